@@ -1,0 +1,63 @@
+# Needs python3 >= 3.11, make and a package index; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+PEERS := $(VENV)/.peers
+
+# One thread: on small networks more threads only get in each other's way.
+export OMP_NUM_THREADS = 1
+
+.PHONY: help demo test test-slow check format bench bench-learning clean
+
+help:
+	@echo "make demo            train an agent on Pendulum-v1, draw its learning curve (a few minutes)"
+	@echo "make test            the unit tests without the slow ones"
+	@echo "make test-slow       the slow ones"
+	@echo "make check           format, lint and types"
+	@echo "make format          mend format and what lint can mend"
+	@echo "make bench           speed and memory against Stable-Baselines3 -> benchmarks/results/speed.md"
+	@echo "make bench-learning  every agent on its tasks, several seeds; hours -> benchmarks/results/learning.md"
+	@echo "make clean           remove .venv, caches and the demo's folder"
+
+# The stamp is written last: an interrupted installation starts afresh, and so does one older than requirements.txt.
+$(INSTALLED): requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+$(PEERS): benchmarks/requirements.txt $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt -r benchmarks/requirements.txt
+	touch $@
+
+demo: $(INSTALLED)
+	$(BIN)/python examples/demo.py
+
+test: $(INSTALLED)
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(INSTALLED)
+	$(BIN)/python -m pytest -m slow
+
+check: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(INSTALLED)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(PEERS)
+	$(BIN)/python benchmarks/speed.py
+
+bench-learning: $(INSTALLED)
+	$(BIN)/python benchmarks/learning.py --jobs 2
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_run
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
