@@ -1,0 +1,298 @@
+"""Does every agent learn? Each row of TASKS for several seeds, in one-thread processes; raw evaluations and a table.
+
+    python benchmarks/learning.py --jobs 2                      # everything that is not finished yet (hours)
+    python benchmarks/learning.py --tasks CartPole-v1 --agents AgentPPO AgentD3QN --seeds 3
+    python benchmarks/learning.py --report                      # only rewrite the table from the raw rows
+
+Protocol: the policy is evaluated greedily on its own environments and seeds every `eval_per_step` steps of training,
+over EPISODES episodes. A run never stops early. Its score is the mean of its last ten evaluations, not its best one,
+and it has solved the task if that score reaches the threshold.
+Raw rows: results/learning/{task}/{agent}_{seed}.csv, one row per evaluation; its first line holds the settings and the
+versions. A run whose file is there with the same settings is not repeated.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+import traceback
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the processes of the pool, before they import torch
+
+RESULTS = Path(__file__).resolve().parent / "results"
+EPISODES = 10
+SCORE_EVALUATIONS = 10  # the score is the mean of so many last evaluations
+
+
+@dataclass(frozen=True)
+class Row:
+    """One agent on one task: what it is told (Config's keywords) and for how long."""
+
+    task: str
+    agent: str
+    break_step: int
+    eval_per_step: int
+    settings: dict[str, Any]
+    seeds: int = 5
+
+    def told(self) -> dict[str, Any]:
+        return {
+            "break_step": self.break_step,
+            "eval_per_step": self.eval_per_step,
+            "eval_times": EPISODES,
+        } | self.settings
+
+
+THRESHOLDS = {"CartPole-v1": 475.0, "Pendulum-v1": -200.0, "LunarLander-v3": 200.0, "LunarLanderContinuous-v3": 200.0}
+
+DQN = ("AgentDQN", "AgentDoubleDQN", "AgentDuelingDQN", "AgentD3QN")
+PPO = ("AgentPPO", "AgentDiscretePPO")
+A2C = ("AgentA2C", "AgentDiscreteA2C")
+
+CARTPOLE_DQN = {
+    "net_dims": (128, 128), "learning_rate": 5e-4, "batch_size": 64, "horizon_len": 32, "buffer_size": 50_000,
+    "buffer_init_size": 1_000, "utd": 0.5, "explore_rate": 0.1,
+}  # fmt: skip
+CARTPOLE_PPO = {
+    "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "repeat_times": 10,
+    "learning_rate": 1e-3, "gamma": 0.98, "lambda_gae_adv": 0.9,
+}  # fmt: skip
+CARTPOLE_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 8, "learning_rate": 1e-3, "gamma": 0.98}
+PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128, "buffer_init_size": 1_000}
+PENDULUM_PPO = {
+    "net_dims": (64, 64), "num_envs": 8, "horizon_len": 256, "batch_size": 256, "repeat_times": 10,
+    "learning_rate": 1e-3, "gamma": 0.9, "lambda_gae_adv": 0.95,
+}  # fmt: skip
+PENDULUM_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 16, "learning_rate": 1e-3, "gamma": 0.9}
+LUNAR_PPO = {
+    "net_dims": (128, 128), "num_envs": 16, "horizon_len": 256, "batch_size": 512, "repeat_times": 8,
+    "learning_rate": 5e-4, "gamma": 0.995, "lambda_gae_adv": 0.97,
+}  # fmt: skip
+LUNAR_D3QN = {
+    "net_dims": (128, 128), "learning_rate": 5e-4, "batch_size": 128, "horizon_len": 64, "buffer_size": 100_000,
+    "buffer_init_size": 2_000, "utd": 0.5, "explore_rate": 0.1,
+}  # fmt: skip
+LUNAR_OFF = {"net_dims": (128, 128), "learning_rate": 7e-4, "batch_size": 128, "buffer_init_size": 5_000}
+
+TASKS = [
+    *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
+    *(Row("CartPole-v1", agent, 300_000, 7_500, CARTPOLE_A2C) for agent in A2C),
+    *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
+    Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
+    Row("Pendulum-v1", "AgentA2C", 500_000, 12_500, PENDULUM_A2C),
+    Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
+    Row("LunarLander-v3", "AgentD3QN", 300_000, 10_000, LUNAR_D3QN),
+    Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
+    Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
+]
+
+
+def csv_path(row: Row, seed: int, results: Path) -> Path:
+    return results / "learning" / row.task / f"{row.agent}_{seed}.csv"
+
+
+def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
+    """The first line's facts and one dict per evaluation."""
+    first, *lines = path.read_text().splitlines()
+    rows = [{name: float(value) for name, value in row.items()} for row in csv.DictReader(lines)]
+    return json.loads(first.removeprefix("# ")), rows
+
+
+def plain(settings: dict[str, Any]) -> dict[str, Any]:
+    """The settings as JSON gives them back (tuples become lists), for comparison with a file's first line."""
+    return json.loads(json.dumps(settings))
+
+
+def is_finished(row: Row, seed: int, results: Path) -> bool:
+    path = csv_path(row, seed, results)
+    return path.exists() and read_run(path)[0]["settings"] == plain(row.told())
+
+
+def run_row(row: Row, seed: int, results: Path) -> tuple[float, int]:
+    """Train one agent with one seed and write its raw rows; wall seconds and the number of evaluations.
+
+    Runs in a process of its own, so that no run sees another's random state.
+    """
+    import gymnasium
+    import torch
+
+    import elegantrl
+    import elegantrl.agents
+    from elegantrl import Config, train_agent
+
+    torch.set_num_threads(1)
+    cwd = Path(tempfile.mkdtemp(prefix="learning_"))
+    try:
+        args = Config(getattr(elegantrl.agents, row.agent), row.task, random_seed=seed, cwd=str(cwd), **row.told())
+        args.num_threads = 1
+        args.if_keep_save = False
+        start = time.perf_counter()
+        with open(cwd / "console.txt", "w") as console:
+            sys.stdout = console  # the table of several runs at once is of no use in one terminal
+            try:
+                train_agent(args, if_single_process=True)
+            finally:
+                sys.stdout = sys.__stdout__
+        seconds = time.perf_counter() - start
+        facts = {
+            "settings": row.told(),
+            "wall_seconds": round(seconds, 1),
+            "versions": {
+                "elegantrl": elegantrl.__version__,
+                "torch": torch.__version__,
+                "gymnasium": gymnasium.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        return seconds, write_run(csv_path(row, seed, results), facts, cwd)
+    finally:
+        shutil.rmtree(cwd)
+
+
+def write_run(path: Path, facts: dict[str, Any], cwd: Path) -> int:
+    """Copy recorder.npy, with its columns' names, into a csv file under its final name only when complete."""
+    import numpy as np
+
+    names = recorder_names(json.loads((cwd / "recorder.json").read_text()))
+    recorder = np.load(cwd / "recorder.npy")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_suffix(".unfinished")
+    with open(unfinished, "w", newline="") as file:
+        file.write(f"# {json.dumps(facts)}\n")
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows(
+            [
+                [f"{value:.6g}" if name != "total_step" else int(value) for name, value in zip(names, row, strict=True)]
+                for row in recorder
+            ]
+        )
+    unfinished.replace(path)
+    return len(recorder)
+
+
+def recorder_names(description: Any) -> list[str]:
+    return list(description["names"]) if isinstance(description, dict) else list(description)
+
+
+def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int:
+    """Run what is not finished; the number of runs that failed."""
+    wanted = [(row, seed) for row in rows for seed in range(seeds or row.seeds)]
+    due = [(row, seed) for row, seed in wanted if not is_finished(row, seed, results)]
+    print(f"{len(due)} runs to do, {len(wanted) - len(due)} finished before", flush=True)
+    failed = 0
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
+        futures = {pool.submit(run_row, row, seed, results): (row, seed) for row, seed in due}
+        for number, future in enumerate(as_completed(futures), 1):
+            row, seed = futures[future]
+            label = f"{number}/{len(due)} {row.task} {row.agent} seed {seed}"
+            try:
+                seconds, evaluations = future.result()
+            except Exception:
+                failed += 1
+                print(f"{label}: FAILED\n{traceback.format_exc()}", flush=True)
+                continue
+            score = summarise(row, seed, results).score
+            print(f"{label}: score {score:.1f}, {evaluations} evaluations, {seconds:.0f} s", flush=True)
+    return failed
+
+
+@dataclass(frozen=True)
+class Summary:
+    """One run: score, the step of the first evaluation at the threshold (None: never), wall seconds."""
+
+    score: float
+    reached: int | None
+    seconds: float
+
+
+def summarise(row: Row, seed: int, results: Path) -> Summary:
+    facts, evaluations = read_run(csv_path(row, seed, results))
+    threshold = THRESHOLDS[row.task]
+    reached = next((int(e["total_step"]) for e in evaluations if e["avgR"] >= threshold), None)
+    score = statistics.fmean(e["avgR"] for e in evaluations[-SCORE_EVALUATIONS:])
+    return Summary(score, reached, facts["wall_seconds"])
+
+
+def report(rows: list[Row], results: Path) -> str:
+    """The table of all finished runs as Markdown."""
+    lines = [
+        "# Learning",
+        "",
+        "Made by `python benchmarks/learning.py` (its first lines give the protocol); raw evaluations per seed are in",
+        f"`learning/`. Score: mean of a run's last {SCORE_EVALUATIONS} greedy evaluations, {EPISODES} episodes each.",
+        "Solved: runs whose score reaches the threshold. Reached: training steps at the first evaluation that did",
+        "(–: never). Seconds: wall time of a run with its evaluations, one thread, on a shared machine.",
+    ]
+    versions: dict[str, set[str]] = {}
+    for task, threshold in THRESHOLDS.items():
+        lines += ["", f"## {task}: {threshold:.0f}", ""]
+        lines += ["| agent | steps | solved | median | score per seed | reached per seed | median seconds |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for row in (row for row in rows if row.task == task):
+            paths = sorted(
+                (results / "learning" / task).glob(f"{row.agent}_*.csv"), key=lambda path: int(path.stem.split("_")[1])
+            )
+            seeds = [
+                seed for seed in (int(path.stem.split("_")[1]) for path in paths) if is_finished(row, seed, results)
+            ]
+            if not seeds:
+                lines.append(f"| {row.agent} | {row.break_step} | not run | | | | |")
+                continue
+            for path in paths:
+                for name, version in read_run(path)[0]["versions"].items():
+                    versions.setdefault(name, set()).add(version)
+            runs = [summarise(row, seed, results) for seed in seeds]
+            lines.append(
+                f"| {row.agent} | {row.break_step} | {sum(run.score >= threshold for run in runs)}/{len(runs)} "
+                f"| {statistics.median(run.score for run in runs):.1f} "
+                f"| {', '.join(f'{run.score:.1f}' for run in runs)} "
+                f"| {', '.join('–' if run.reached is None else str(run.reached) for run in runs)} "
+                f"| {statistics.median(run.seconds for run in runs):.0f} |"
+            )
+    lines += ["", "## Settings", "", "What `Config` was told; everything else is the agent's default.", ""]
+    for row in rows:
+        lines.append(f"- {row.task}, {row.agent}: " + ", ".join(f"`{k}={v}`" for k, v in row.told().items()))
+    if versions:
+        lines += ["", "Versions: " + ", ".join(f"{k} {'/'.join(sorted(v))}" for k, v in versions.items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=list(THRESHOLDS), default=list(THRESHOLDS))
+    parser.add_argument("--agents", nargs="+", choices=sorted({row.agent for row in TASKS}))
+    parser.add_argument("--seeds", type=int, help="seeds 0..n-1 of every row (default: each row's own number)")
+    parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1)))
+    parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the table and the raw rows")
+    parser.add_argument("--report", action="store_true", help="run nothing, only write the table")
+    options = parser.parse_args()
+
+    failed = 0
+    if not options.report:
+        rows = [row for row in TASKS if row.task in options.tasks and row.agent in (options.agents or [row.agent])]
+        failed = run_all(rows, options.seeds, options.jobs, options.results)
+    options.results.mkdir(parents=True, exist_ok=True)
+    table = options.results / "learning.md"
+    table.write_text(report(TASKS, options.results))
+    print(f"table: {table}")
+    return min(failed, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
