@@ -1,0 +1,298 @@
+"""Measures the greedy policy on environments of its own; keeps the records, the best actors and the learning curve."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from elegantrl.envs import as_vec_env
+from elegantrl.storage import atomic_save, atomic_write
+from elegantrl.train.console import COLUMNS, LENGTHS, MEASURED, Console
+from elegantrl.train.plots import draw_learning_curve
+
+Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
+DRAW_GAP = 30.0  # seconds: drawing takes about half of one
+
+
+class Evaluator:
+    """Plays greedy episodes every `args.eval_per_step` environment steps and writes what they showed to `cwd`.
+
+    env: a vector environment (or a single one) that nobody else uses. It is seeded anew for each evaluation, so that
+    an evaluation neither depends on training nor changes it. if_tensorboard needs the package tensorboard.
+    """
+
+    def __init__(self, cwd: str | Path, env: Any, args: Any, if_tensorboard: bool = False) -> None:
+        self.cwd, self.env, self.args = Path(cwd), as_vec_env(env), args
+        self.cwd.mkdir(parents=True, exist_ok=True)
+        self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
+        self.rows: list[dict[str, float]] = []
+        self.elapsed_before, self.started = 0.0, time.monotonic()
+        self.evaluated_at, self.drawn_at = -math.inf, time.monotonic()
+        self.stop_seen = self._stop_mark()
+        self.writer_class = _summary_writer_class() if if_tensorboard or args.if_tensorboard else None
+        self.writer: Any = None
+        self.console = Console(args.break_step)
+        if self.stop_seen is not None:
+            self.console.line(f"{self.cwd / 'stop'} was there before this run and is ignored: touch it to stop.")
+
+    # --- measuring ---
+    def evaluate_and_save(
+        self, agent: Any, total_step: int, exp_r: float, logs: dict[str, float], force: bool = False
+    ) -> bool:
+        """Evaluate if one is due at `total_step` (or `force`), then record, save and print; True if it took place.
+
+        agent: an agent, or an actor module. exp_r: mean reward of an exploration step. logs: name -> mean of the
+        updates since the last evaluation, objC and objA among them.
+        """
+        self.console.progress(total_step)
+        due = total_step >= self.next_step and time.monotonic() - self.evaluated_at >= self.args.eval_gap
+        known = bool(self.rows) and self.rows[-1]["total_step"] == total_step
+        if known or not (due or force):
+            return False
+        seed = self.args.seed_for("evaluate", len(self.rows))
+        returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
+        previous_best = self.best_return
+        row = dict.fromkeys(COLUMNS, math.nan)
+        row |= {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
+        row |= logs | {"avgS": lengths.mean(), "stdS": lengths.std()}
+        self.rows.append({name: float(value) for name, value in row.items()})
+        is_best = self.rows[-1]["avgR"] > previous_best
+
+        self._save_actor(getattr(agent, "act", agent), total_step, is_best)
+        self._save_recorder()
+        self.console.table_row(self.rows[-1], self.elapsed, is_best)
+        self._write_tensorboard()
+        if time.monotonic() - self.drawn_at >= DRAW_GAP:
+            self._draw()
+        self.evaluated_at = time.monotonic()
+        return True
+
+    @property
+    def next_step(self) -> int:
+        """The environment step at which the next evaluation is due: multiples of `eval_per_step`."""
+        gap = max(1, int(self.args.eval_per_step))
+        return (int(self.rows[-1]["total_step"]) // gap + 1) * gap if self.rows else gap
+
+    @property
+    def best_return(self) -> float:
+        return max((row["avgR"] for row in self.rows), default=-math.inf)
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of training, those before a resume included."""
+        return self.elapsed_before + time.monotonic() - self.started
+
+    # --- ending ---
+    def should_stop(self) -> str | None:
+        """Why the run should end now, or None: `break_score` reached, `break_patience` used up, or a `stop` file."""
+        if self._stop_mark() != self.stop_seen:
+            return f"{self.cwd / 'stop'} was found"
+        if not self.rows:
+            return None
+        latest, best, patience = self.rows[-1]["avgR"], self.best_return, self.args.break_patience
+        if latest >= self.args.break_score:
+            return f"break_score {self.args.break_score:g} was reached: avgR {latest:.2f}"
+        if 0 < patience < len(self.rows) and all(row["avgR"] < best for row in self.rows[-patience:]):
+            return f"the last {patience} evaluations (break_patience) stayed below the best avgR {best:.2f}"
+        return None
+
+    def _stop_mark(self) -> int | None:
+        """Time stamp of the `stop` file or folder: compared with the one at the start, never with this clock."""
+        try:
+            return (self.cwd / "stop").stat().st_mtime_ns
+        except FileNotFoundError:
+            return None
+
+    def close(self) -> None:
+        """Complete the files; the environment stays open, it is the caller's."""
+        self._save_recorder()
+        self._draw()
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
+        self.console.close()
+
+    # --- records ---
+    @property
+    def names(self) -> list[str]:
+        """Columns of the recorder: COLUMNS, the agent's own in the order of their appearance, episode lengths."""
+        return list(dict.fromkeys([*COLUMNS, *(n for row in self.rows for n in row if n not in LENGTHS), *LENGTHS]))
+
+    @property
+    def recorder(self) -> np.ndarray:
+        """(R, C) float64, one row for each evaluation; NaN where an agent logged nothing."""
+        names = self.names
+        table = [[row.get(name, math.nan) for name in names] for row in self.rows]
+        return np.array(table, dtype=np.float64).reshape(-1, len(names))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain data and one tensor: all that a resumed run needs to go on evaluating as this one would."""
+        return {"names": self.names, "recorder": torch.from_numpy(self.recorder), "elapsed": self.elapsed}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        names = state["names"]
+        self.rows = [dict(zip(names, row, strict=True)) for row in state["recorder"].tolist()]
+        self.elapsed_before, self.started = state["elapsed"], time.monotonic()
+
+    # --- files ---
+    def _save_actor(self, act: Any, total_step: int, is_best: bool) -> None:
+        if not self.args.if_keep_save:
+            return
+        if is_best and self.args.if_over_write:
+            atomic_save(act, self.cwd / "actor.pt")
+        elif not self.args.if_over_write:
+            if is_best:
+                atomic_save(act, self.cwd / f"actor__{total_step:012d}_{self.best_return:09.3f}.pt")
+            if self.args.save_gap > 0 and len(self.rows) % self.args.save_gap == 0:
+                atomic_save(act, self.cwd / f"actor__{total_step:012d}.pt")
+
+    def _save_recorder(self) -> None:
+        atomic_write(self.cwd / "recorder.npy", lambda path: np.save(path, self.recorder))
+        atomic_write(self.cwd / "recorder.json", lambda path: Path(path).write_text(json.dumps(self.names)))
+
+    def _draw(self) -> None:
+        title = f"{self.args.env_name} · {getattr(self.args.agent_class, '__name__', 'agent')}"
+        picture = self.cwd / "LearningCurve.jpg"
+        score = self.args.break_score
+        atomic_write(picture, lambda path: draw_learning_curve(self.recorder, title, path, score))
+        atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
+        self.drawn_at = time.monotonic()
+
+    def _write_tensorboard(self) -> None:
+        if self.writer_class is None:
+            return
+        row = self.rows[-1]
+        step = int(row["total_step"])
+        if self.writer is None:  # only now is the step known from which a resumed run replaces what a killed one wrote
+            self.writer = self.writer_class(str(self.cwd / "tensorboard"), purge_step=step)
+        for name, value in row.items():
+            if name != "total_step" and math.isfinite(value):
+                self.writer.add_scalar(f"{'evaluate' if name in MEASURED else 'train'}/{name}", value, step)
+        self.writer.flush()
+
+
+def _summary_writer_class() -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        message = "if_tensorboard=True needs the package tensorboard: pip install 'elegantrl[tensorboard]'"
+        raise ImportError(message) from error
+    return SummaryWriter
+
+
+# --- playing ---
+def play_greedily(env: Any, agent: Any, episodes: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """`play_episodes` by `agent.greedy(state, action_mask)`, or by an actor module's actions or action values."""
+    act = getattr(agent, "act", agent)
+    modules = list(act.modules()) if isinstance(act, torch.nn.Module) else []
+    device = next((p.device for module in modules for p in module.parameters()), torch.device("cpu"))
+
+    def policy(state: Tensor, action_mask: Tensor | None) -> Tensor:
+        state = state.to(device)
+        if hasattr(agent, "greedy"):
+            return agent.greedy(state, None if action_mask is None else action_mask.to(device))
+        action = act(state)
+        return action.argmax(dim=-1) if env.if_discrete and action.is_floating_point() else action
+
+    in_training = [module for module in modules if module.training]
+    try:
+        for module in in_training:  # dropout is off, batch statistics stay
+            module.training = False
+        return play_episodes(env, policy, episodes, seed)
+    finally:
+        for module in in_training:
+            module.training = True
+
+
+def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and lengths (steps) of the first `episodes` episodes of each environment, both (episodes * N,) float64.
+
+    The first ones, not the first to end: those would be the short ones. Reset rows of next-step environments are not
+    counted. The reward of a team is the mean over its agents. Global random states are those of before afterwards.
+    An environment that overruns its `max_step` is counted as it stands then.
+    Raises FloatingPointError where a state or a reward is not finite.
+    """
+    num_envs, next_step = env.num_envs, env.autoreset == "next_step"
+    totals = torch.zeros((2, episodes + 1, num_envs), dtype=torch.float64)  # the last row takes what is not wanted
+    with own_random_states(seed, torch.device(env.device)), torch.no_grad():
+        state, info = env.reset(seed=seed)
+        column = torch.arange(num_envs)
+        done = torch.zeros(num_envs, dtype=torch.bool)
+        episode = torch.zeros(num_envs, dtype=torch.long)
+        for step in range(1, episodes * (env.max_step + 1) + 1):
+            resetting = done if next_step else torch.zeros_like(done)
+            state, reward, terminal, truncate, info = env.step(policy(state, info.get("action_mask")))
+            reward = reward.reshape(num_envs, -1).mean(dim=1).cpu().double()
+            _check_finite("state", state, step, env)
+            _check_finite("reward", reward.masked_fill(resetting, 0.0), step, env)
+            index = torch.where(resetting, episodes, episode)
+            totals[0, index, column] += reward
+            totals[1, index, column] += 1
+            done = (terminal | truncate).cpu() & ~resetting
+            episode = (episode + done).clamp_(max=episodes)
+            if int(episode.min()) == episodes:
+                break
+    returns, lengths = totals[:, :episodes].reshape(2, -1).numpy()
+    return returns[lengths > 0], lengths[lengths > 0]
+
+
+@contextmanager
+def own_random_states(seed: int | None, device: torch.device) -> Iterator[None]:
+    """Inside, the global generators of Python, NumPy and torch start at `seed`; afterwards they are as before.
+
+    Many environments draw from the global generators, and would otherwise carry the evaluation into training.
+    """
+    states = random.getstate(), np.random.get_state()
+    on_gpu = device.type == "cuda"  # no other GPU is touched: that would create a context on it
+    try:
+        with torch.random.fork_rng(devices=[device] if on_gpu else []):
+            if seed is not None:
+                random.seed(seed)
+                np.random.seed(seed)
+                torch.default_generator.manual_seed(seed)
+                if on_gpu:
+                    torch.cuda.default_generators[device.index or 0].manual_seed(seed)
+            yield
+    finally:
+        random.setstate(states[0])
+        np.random.set_state(states[1])
+
+
+def _check_finite(name: str, tensor: Tensor, step: int, env: Any) -> None:
+    finite = torch.isfinite(tensor)
+    if not finite.all():
+        which = torch.nonzero(~finite)[0, 0].item()
+        raise FloatingPointError(f"evaluation: the {name} of {env.env_name}[{which}] is not finite at step {step}")
+
+
+def get_rewards_and_steps(env: Any, actor: Any, if_render: bool = False) -> tuple[float, int]:
+    """Return and length (steps) of one greedy episode of a single environment; actor: a module or an agent."""
+    returns, lengths = play_greedily(as_vec_env(env), actor, episodes=1)
+    return float(returns[0]), int(lengths[0])
+
+
+def get_cumulative_rewards_and_step_from_vec_env(env: Any, actor: Any) -> list[tuple[float, int]]:
+    """(return, length in steps) of the first episode of each environment of a vector environment."""
+    returns, lengths = play_greedily(env, actor, episodes=1)
+    return [(float(total), int(length)) for total, length in zip(returns, lengths, strict=True)]
+
+
+get_episode_return_and_step = get_rewards_and_steps
+
+
+def save_learning_curve(
+    recorder: Any, cwd: str | Path = ".", save_title: str = "learning curve", fig_name: str = "plot_learning_curve.jpg"
+) -> None:
+    """Draw `recorder` (R, >= 6) to `cwd/fig_name`."""
+    draw_learning_curve(recorder, save_title, str(Path(cwd) / fig_name))
