@@ -14,6 +14,7 @@ versions. A run whose file is there with the same settings is not repeated.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import csv
 import json
 import multiprocessing
@@ -138,16 +139,12 @@ def run_row(row: Row, seed: int, results: Path) -> tuple[float, int]:
     cwd = Path(tempfile.mkdtemp(prefix="learning_"))
     try:
         args = Config(getattr(elegantrl.agents, row.agent), row.task, random_seed=seed, cwd=str(cwd), **row.told())
-        args.num_threads = 1
-        args.if_keep_save = False
-        start = time.perf_counter()
-        with open(cwd / "console.txt", "w") as console:
-            sys.stdout = console  # the table of several runs at once is of no use in one terminal
-            try:
-                train_agent(args, if_single_process=True)
-            finally:
-                sys.stdout = sys.__stdout__
-        seconds = time.perf_counter() - start
+        clock = EvaluationClock()
+        args.num_threads, args.if_keep_save, args.callbacks = 1, False, (clock,)
+        # the tables of several runs at once are of no use in one terminal
+        with open(cwd / "console.txt", "w") as console, contextlib.redirect_stdout(console):
+            train_agent(args, if_single_process=True)
+        seconds = time.perf_counter() - clock.start
         facts = {
             "settings": row.told(),
             "wall_seconds": round(seconds, 1),
@@ -158,35 +155,38 @@ def run_row(row: Row, seed: int, results: Path) -> tuple[float, int]:
                 "python": platform.python_version(),
             },
         }
-        return seconds, write_run(csv_path(row, seed, results), facts, cwd)
+        return seconds, write_run(csv_path(row, seed, results), facts, cwd, clock.seconds)
     finally:
         shutil.rmtree(cwd)
 
 
-def write_run(path: Path, facts: dict[str, Any], cwd: Path) -> int:
-    """Copy recorder.npy, with its columns' names, into a csv file under its final name only when complete."""
+class EvaluationClock:
+    """A callback of train_agent: wall seconds since the start at each evaluation."""
+
+    def __init__(self) -> None:
+        self.start = time.perf_counter()
+        self.seconds: list[float] = []
+
+    def on_evaluate(self, run: Any) -> None:
+        self.seconds.append(time.perf_counter() - self.start)
+
+
+def write_run(path: Path, facts: dict[str, Any], cwd: Path, seconds: list[float]) -> int:
+    """Copy recorder.npy, with its columns' names and the seconds, into a csv file; the number of evaluations."""
     import numpy as np
 
-    names = recorder_names(json.loads((cwd / "recorder.json").read_text()))
+    _, *names = json.loads((cwd / "recorder.json").read_text())
     recorder = np.load(cwd / "recorder.npy")
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_suffix(".unfinished")
+    unfinished = path.with_suffix(".unfinished")  # only a complete file bears the name that counts as finished
     with open(unfinished, "w", newline="") as file:
         file.write(f"# {json.dumps(facts)}\n")
         writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(names)
-        writer.writerows(
-            [
-                [f"{value:.6g}" if name != "total_step" else int(value) for name, value in zip(names, row, strict=True)]
-                for row in recorder
-            ]
-        )
+        writer.writerow(["step", "seconds", *names])
+        for (step, *values), second in zip(recorder, seconds, strict=True):
+            writer.writerow([int(step), f"{second:.1f}", *(f"{value:.6g}" for value in values)])
     unfinished.replace(path)
     return len(recorder)
-
-
-def recorder_names(description: Any) -> list[str]:
-    return list(description["names"]) if isinstance(description, dict) else list(description)
 
 
 def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int:
@@ -224,7 +224,7 @@ class Summary:
 def summarise(row: Row, seed: int, results: Path) -> Summary:
     facts, evaluations = read_run(csv_path(row, seed, results))
     threshold = THRESHOLDS[row.task]
-    reached = next((int(e["total_step"]) for e in evaluations if e["avgR"] >= threshold), None)
+    reached = next((int(e["step"]) for e in evaluations if e["avgR"] >= threshold), None)
     score = statistics.fmean(e["avgR"] for e in evaluations[-SCORE_EVALUATIONS:])
     return Summary(score, reached, facts["wall_seconds"])
 

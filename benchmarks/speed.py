@@ -15,6 +15,7 @@ median of the repeats' ratios, with their least and greatest. Written to results
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import platform
@@ -215,11 +216,8 @@ def our_ppo(task: str, steps: int) -> Rate:
             args = Config(elegantrl.agents.AgentPPO, task, **settings)
             args.break_step, args.eval_per_step, args.if_keep_save = steps, 10 * steps, False
             args.cwd, args.num_threads, args.callbacks = cwd, 1, (clock,)
-            sys.stdout = console
-            try:
+            with contextlib.redirect_stdout(console):
                 train_agent(args, if_single_process=True)
-            finally:
-                sys.stdout = sys.__stdout__
         return steps_per_second(clock.times, settings["num_envs"] * settings["horizon_len"])
 
     return rate
