@@ -6,9 +6,7 @@ import math
 import sys
 from typing import Any
 
-COLUMNS = ("total_step", "avgR", "stdR", "expR", "objC", "objA")  # the recorder's first ones, in this order
-LENGTHS = ("avgS", "stdS")  # its last ones: steps of the evaluated episodes
-MEASURED = ("total_step", "avgR", "stdR", *LENGTHS)  # what an evaluation measures; all else comes from training
+from elegantrl.train.recorder import MEASURED
 
 
 class Console:
@@ -51,7 +49,7 @@ class Console:
 
 
 def number(value: float, width: int, decimals: int) -> str:
-    """`value` right-aligned in `width`: fixed decimals, an exponent where those show nothing or do not fit, NaN as -."""
+    """`value` right-aligned in `width`: fixed decimals, an exponent where they show nothing or do not fit, NaN as -."""
     if math.isnan(value):
         return f"{'-':>{width}}"
     text = f"{value:>{width}.{decimals}f}"

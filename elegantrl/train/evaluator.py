@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import shutil
@@ -18,8 +17,9 @@ from torch import Tensor
 
 from elegantrl.envs import as_vec_env
 from elegantrl.storage import atomic_save, atomic_write
-from elegantrl.train.console import COLUMNS, LENGTHS, MEASURED, Console
+from elegantrl.train.console import Console
 from elegantrl.train.plots import draw_learning_curve
+from elegantrl.train.recorder import MEASURED, Recorder
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
 DRAW_GAP = 30.0  # seconds: drawing takes about half of one
@@ -36,7 +36,7 @@ class Evaluator:
         self.cwd, self.env, self.args = Path(cwd), as_vec_env(env), args
         self.cwd.mkdir(parents=True, exist_ok=True)
         self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
-        self.rows: list[dict[str, float]] = []
+        self.records = Recorder()
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.evaluated_at, self.drawn_at = -math.inf, time.monotonic()
         self.stop_seen = self._stop_mark()
@@ -57,22 +57,19 @@ class Evaluator:
         """
         self.console.progress(total_step)
         due = total_step >= self.next_step and time.monotonic() - self.evaluated_at >= self.args.eval_gap
-        known = bool(self.rows) and self.rows[-1]["total_step"] == total_step
-        if known or not (due or force):
+        done = bool(self.records.rows) and total_step == self.records.last_step
+        if done or not (due or force):
             return False
-        seed = self.args.seed_for("evaluate", len(self.rows))
+        seed = self.args.seed_for("evaluate", len(self.records.rows))
         returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
-        previous_best = self.best_return
-        row = dict.fromkeys(COLUMNS, math.nan)
-        row |= {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
-        row |= logs | {"avgS": lengths.mean(), "stdS": lengths.std()}
-        self.rows.append({name: float(value) for name, value in row.items()})
-        is_best = self.rows[-1]["avgR"] > previous_best
+        is_best = returns.mean() > self.records.best_return
+        row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
+        row = self.records.append(row | logs | {"avgS": lengths.mean(), "stdS": lengths.std()})
 
         self._save_actor(getattr(agent, "act", agent), total_step, is_best)
-        self._save_recorder()
-        self.console.table_row(self.rows[-1], self.elapsed, is_best)
-        self._write_tensorboard()
+        self.records.save(self.cwd)
+        self.console.table_row(row, self.elapsed, is_best)
+        self._write_tensorboard(row)
         if time.monotonic() - self.drawn_at >= DRAW_GAP:
             self._draw()
         self.evaluated_at = time.monotonic()
@@ -82,11 +79,7 @@ class Evaluator:
     def next_step(self) -> int:
         """The environment step at which the next evaluation is due: multiples of `eval_per_step`."""
         gap = max(1, int(self.args.eval_per_step))
-        return (int(self.rows[-1]["total_step"]) // gap + 1) * gap if self.rows else gap
-
-    @property
-    def best_return(self) -> float:
-        return max((row["avgR"] for row in self.rows), default=-math.inf)
+        return (self.records.last_step // gap + 1) * gap
 
     @property
     def elapsed(self) -> float:
@@ -98,12 +91,13 @@ class Evaluator:
         """Why the run should end now, or None: `break_score` reached, `break_patience` used up, or a `stop` file."""
         if self._stop_mark() != self.stop_seen:
             return f"{self.cwd / 'stop'} was found"
-        if not self.rows:
+        rows, best, patience = self.records.rows, self.records.best_return, self.args.break_patience
+        if not rows:
             return None
-        latest, best, patience = self.rows[-1]["avgR"], self.best_return, self.args.break_patience
+        latest = rows[-1]["avgR"]
         if latest >= self.args.break_score:
             return f"break_score {self.args.break_score:g} was reached: avgR {latest:.2f}"
-        if 0 < patience < len(self.rows) and all(row["avgR"] < best for row in self.rows[-patience:]):
+        if 0 < patience < len(rows) and all(row["avgR"] < best for row in rows[-patience:]):
             return f"the last {patience} evaluations (break_patience) stayed below the best avgR {best:.2f}"
         return None
 
@@ -116,33 +110,19 @@ class Evaluator:
 
     def close(self) -> None:
         """Complete the files; the environment stays open, it is the caller's."""
-        self._save_recorder()
+        self.records.save(self.cwd)
         self._draw()
         if self.writer is not None:
             self.writer.close()
             self.writer = None
         self.console.close()
 
-    # --- records ---
-    @property
-    def names(self) -> list[str]:
-        """Columns of the recorder: COLUMNS, the agent's own in the order of their appearance, episode lengths."""
-        return list(dict.fromkeys([*COLUMNS, *(n for row in self.rows for n in row if n not in LENGTHS), *LENGTHS]))
-
-    @property
-    def recorder(self) -> np.ndarray:
-        """(R, C) float64, one row for each evaluation; NaN where an agent logged nothing."""
-        names = self.names
-        table = [[row.get(name, math.nan) for name in names] for row in self.rows]
-        return np.array(table, dtype=np.float64).reshape(-1, len(names))
-
     def state_dict(self) -> dict[str, Any]:
         """Plain data and one tensor: all that a resumed run needs to go on evaluating as this one would."""
-        return {"names": self.names, "recorder": torch.from_numpy(self.recorder), "elapsed": self.elapsed}
+        return {"records": self.records.state_dict(), "elapsed": self.elapsed}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        names = state["names"]
-        self.rows = [dict(zip(names, row, strict=True)) for row in state["recorder"].tolist()]
+        self.records.load_state_dict(state["records"])
         self.elapsed_before, self.started = state["elapsed"], time.monotonic()
 
     # --- files ---
@@ -153,26 +133,21 @@ class Evaluator:
             atomic_save(act, self.cwd / "actor.pt")
         elif not self.args.if_over_write:
             if is_best:
-                atomic_save(act, self.cwd / f"actor__{total_step:012d}_{self.best_return:09.3f}.pt")
-            if self.args.save_gap > 0 and len(self.rows) % self.args.save_gap == 0:
+                atomic_save(act, self.cwd / f"actor__{total_step:012d}_{self.records.best_return:09.3f}.pt")
+            if self.args.save_gap > 0 and len(self.records.rows) % self.args.save_gap == 0:
                 atomic_save(act, self.cwd / f"actor__{total_step:012d}.pt")
-
-    def _save_recorder(self) -> None:
-        atomic_write(self.cwd / "recorder.npy", lambda path: np.save(path, self.recorder))
-        atomic_write(self.cwd / "recorder.json", lambda path: Path(path).write_text(json.dumps(self.names)))
 
     def _draw(self) -> None:
         title = f"{self.args.env_name} · {getattr(self.args.agent_class, '__name__', 'agent')}"
         picture = self.cwd / "LearningCurve.jpg"
-        score = self.args.break_score
-        atomic_write(picture, lambda path: draw_learning_curve(self.recorder, title, path, score))
+        table, score = self.records.array, self.args.break_score
+        atomic_write(picture, lambda path: draw_learning_curve(table, title, path, score))
         atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
         self.drawn_at = time.monotonic()
 
-    def _write_tensorboard(self) -> None:
+    def _write_tensorboard(self, row: dict[str, float]) -> None:
         if self.writer_class is None:
             return
-        row = self.rows[-1]
         step = int(row["total_step"])
         if self.writer is None:  # only now is the step known from which a resumed run replaces what a killed one wrote
             self.writer = self.writer_class(str(self.cwd / "tensorboard"), purge_step=step)
