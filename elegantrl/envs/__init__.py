@@ -1,0 +1,18 @@
+"""What is learned from: adapters to the vector contract, and built-in tasks. Imports nothing of agents or train."""
+
+from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
+from .spaces import ActionCodec
+from .vector import GymVecEnv, as_vec_env, vectorise
+
+__all__ = [
+    "ENV_ATTRIBUTES",
+    "ActionCodec",
+    "GymEnv",
+    "GymVecEnv",
+    "as_vec_env",
+    "is_instance",
+    "is_vec_env",
+    "kwargs_filter",
+    "make_env",
+    "vectorise",
+]

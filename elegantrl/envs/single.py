@@ -1,0 +1,217 @@
+"""One environment of any age and origin, tamed to Gymnasium's interface."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from .spaces import ActionCodec
+
+ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim", "if_discrete")
+NO_LIMIT = 12345  # max_step of an environment that states none
+_MISSING = object()
+
+
+class GymEnv(gym.Env):
+    """Wraps a single environment: Gymnasium's or the old interface, with spaces or with attributes only.
+
+    Actions are in the environment's own units. States are float32 (S,), or uint8 / (C, H, W)-like arrays as they come.
+    Attributes: `env_name, num_envs (1), max_step, state_dim, action_dim, if_discrete, state_dtype, codec`; all others
+    are the wrapped environment's. An episode longer than a `max_step` that the user gave is truncated here.
+
+    given: attributes for what the environment itself does not say; a smaller `max_step` than its own is obeyed.
+    ValueError: no spaces and no attributes, or a state of another shape than announced.
+    """
+
+    num_envs = 1
+
+    def __init__(self, env: Any, **given: Any):
+        self.env = env
+        self.spec, self.render_mode = getattr(env, "spec", None), getattr(env, "render_mode", None)
+        self.metadata = getattr(env, "metadata", {})
+
+        names = (_find(env, "env_name", None), getattr(self.spec, "id", None), given.get("env_name"))
+        self.env_name = str(next(filter(None, names), type(env).__name__))
+        own_limit = getattr(self.spec, "max_episode_steps", None) or _find(env, "max_step", math.inf)
+        wanted = given.get("max_step") or math.inf
+        self._limit = wanted if wanted < own_limit else math.inf
+        self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))
+
+        space, dim = _own_space(env, "observation_space", "state_dim")
+        dim = given.get("state_dim") if dim is None else dim
+        if type(space).__name__ == "Box":
+            self._native_shape, dtype = tuple(space.shape), np.dtype(space.dtype)
+        elif space is None and dim is not None:
+            self._native_shape, dtype = tuple(np.ravel(dim).tolist()), np.dtype(np.float32)
+        else:
+            said = "no observation_space and no state_dim" if space is None else f"observation_space {space}"
+            raise ValueError(f"{self.env_name} has {said}: a Box is needed (see gymnasium.wrappers.FlattenObservation)")
+        is_image = dtype == np.uint8 or len(self._native_shape) == 3
+        self._dtype = np.dtype(np.uint8 if dtype == np.uint8 else np.float32)
+        self.state_dtype = torch.uint8 if dtype == np.uint8 else torch.float32
+        self._shape = self._native_shape if is_image else (int(np.prod(self._native_shape)),)
+        self.state_dim: int | tuple[int, ...] = self._shape[0] if len(self._shape) == 1 else self._shape
+        if isinstance(space, gym.Space) and (self._shape, self._dtype) == (space.shape, space.dtype):
+            self.observation_space = space
+        else:
+            low, high = (0, 255) if self._dtype == np.uint8 else (-np.inf, np.inf)
+            self.observation_space = gym.spaces.Box(low, high, self._shape, self._dtype.type)
+
+        space, dim = _own_space(env, "action_space", "action_dim")
+        dim = given.get("action_dim") if dim is None else dim
+        if space is None and dim is None:
+            raise ValueError(f"{self.env_name} has no action_space and no action_dim")
+        if_discrete = _find(env, "if_discrete", given.get("if_discrete", False))
+        self.codec = ActionCodec.plain(dim, if_discrete) if space is None else ActionCodec.from_space(space)
+        self.action_dim, self.if_discrete = self.codec.action_dim, self.codec.if_discrete
+        self.action_space = space if isinstance(space, gym.Space) else self.codec.to_space()
+        self._steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[NDArray, dict]:
+        keywords = {"seed": seed} if options is None else {"seed": seed, "options": options}
+        keywords = kwargs_filter(self.env.reset, keywords)
+        if seed is not None and "seed" not in keywords and hasattr(self.env, "seed"):
+            self.env.seed(seed)  # the old interface
+        result = self.env.reset(**keywords)
+        is_new = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
+        state, info = result if is_new else (result, {})
+        self._steps = 0
+        return self._checked(state), info
+
+    def step(self, action: Any) -> tuple[NDArray, float, bool, bool, dict]:
+        result = self.env.step(action)
+        if len(result) == 5:
+            state, reward, terminal, truncate, info = result
+        else:  # the old interface: a time limit is known by this key only
+            state, reward, terminal, info = result
+            truncate = info.get("TimeLimit.truncated", False)
+            terminal = terminal and not truncate
+        self._steps += 1
+        if self._steps >= self._limit and not terminal:
+            truncate = True
+        reward = float(reward.item() if isinstance(reward, np.ndarray) else reward)
+        return self._checked(state), reward, bool(terminal), bool(truncate), info
+
+    def _checked(self, state: Any) -> NDArray:
+        state = np.asarray(state, dtype=self._dtype)
+        if state.shape != self._native_shape:
+            raise ValueError(
+                f"{self.env_name} announced states of shape {self._native_shape} and gave one of shape {state.shape}"
+            )
+        return state if self._shape is self._native_shape else state.reshape(self._shape)
+
+    def render(self) -> Any:
+        return self.env.render()
+
+    def close(self) -> None:
+        if hasattr(self.env, "close"):
+            self.env.close()
+
+    @property
+    def unwrapped(self) -> Any:
+        return getattr(self.env, "unwrapped", self.env)
+
+    def __getattr__(self, name: str) -> Any:
+        value = _MISSING if name.startswith("_") or name == "env" else _find(self.env, name)
+        if value is _MISSING:
+            raise AttributeError(f"neither GymEnv nor the environment in it has an attribute {name!r}")
+        return value
+
+
+def _find(env: Any, name: str, default: Any = _MISSING) -> Any:
+    """The attribute of the outermost wrapper that has it (Gymnasium's wrappers do not hand attributes on)."""
+    while env is not None:
+        value = getattr(env, name, _MISSING)
+        if value is not _MISSING:
+            return value
+        env = getattr(env, "env", None)
+    return default
+
+
+def _own_space(env: Any, space_name: str, dim_name: str) -> tuple[Any, Any]:
+    """(space, None) or (None, dim), as the outermost wrapper says that states one of the two itself.
+
+    A wrapper with `action_dim` around an environment with a space speaks the policy's language: its space is only
+    inherited.
+    """
+    while env is not None:
+        inherits = isinstance(env, gym.Wrapper) and vars(env).get("_" + space_name) is None
+        inherits = inherits and getattr(type(env), space_name) is getattr(gym.Wrapper, space_name)
+        if not inherits and getattr(env, space_name, None) is not None:
+            return getattr(env, space_name), None
+        if getattr(env, dim_name, None) is not None:
+            return None, getattr(env, dim_name)
+        env = getattr(env, "env", None)
+    return None, None
+
+
+def is_vec_env(env: Any) -> bool:
+    """Whether `env` keeps the vector contract by itself."""
+    return hasattr(env, "autoreset") or int(getattr(env, "num_envs", 1)) > 1
+
+
+def is_instance(env_class: Any) -> bool:
+    """Whether this is an environment rather than something that makes one."""
+    return hasattr(env_class, "step") and not isinstance(env_class, type)
+
+
+def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_id: int = -1) -> Any:
+    """GymEnv, or what `env_class` builds where that keeps the vector contract itself.
+
+    env_class: an id of Gymnasium's, `gym.make` (None means it), a class, a function or an environment.
+    env_args: what its constructor names is handed on, attributes such as `state_dim` describe the environment.
+    """
+    env_args = dict(env_args or {})
+    if isinstance(env_class, str):
+        env_class, env_args = gym.make, {**env_args, "env_name": env_class}
+    env_class = env_class or gym.make
+    env = env_class if is_instance(env_class) else env_class(**_constructor_keywords(env_class, env_args, gpu_id))
+    if isinstance(env, GymEnv) or is_vec_env(env):
+        return env
+    return GymEnv(env, **{name: env_args[name] for name in ENV_ATTRIBUTES if name in env_args})
+
+
+def _constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: int) -> dict[str, Any]:
+    named = inspect.signature(env_class).parameters
+    keywords = kwargs_filter(env_class, env_args)
+    keywords = {name: value for name, value in keywords.items() if name in named or name not in ENV_ATTRIBUTES}
+    if "gpu_id" in named:
+        keywords.setdefault("gpu_id", gpu_id)
+    if "id" in named and "env_name" in env_args:
+        keywords.setdefault("id", env_args["env_name"])
+    if env_class is gym.make and isinstance(keywords.get("id"), str):
+        keywords["id"] = _registered_id(keywords["id"])
+        max_step = env_args.get("max_step")
+        if max_step and max_step != gym.spec(keywords["id"]).max_episode_steps:
+            keywords.setdefault("max_episode_steps", int(max_step))
+    return keywords
+
+
+def _registered_id(env_id: str) -> str:
+    """`env_id`, or the newest registered version of one that is gone, with a warning."""
+    base = re.sub(r"-v\d+$", "", env_id)
+    if env_id in gym.registry or ":" in env_id or base == env_id:
+        return env_id
+    versions = [int(m[1]) for name in gym.registry if (m := re.fullmatch(re.escape(base) + r"-v(\d+)", name))]
+    if not versions:
+        return env_id  # gym.make has the better message
+    newest = f"{base}-v{max(versions)}"
+    warnings.warn(f"{env_id} is not registered, {newest} is used", stacklevel=2)
+    return newest
+
+
+def kwargs_filter(function: Callable, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """The items of `kwargs` that `function` can take by keyword."""
+    parameters = inspect.signature(function).parameters
+    if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
+        return dict(kwargs)
+    return {name: value for name, value in kwargs.items() if name in parameters}

@@ -1,0 +1,129 @@
+"""From a policy's actions, [-1, 1] or an index from 0, to an environment's action space and back.
+
+Spaces are recognised by class name and attributes, so that those of the old `gym` package work too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+from numpy.typing import NDArray
+
+MAX_JOINT_ACTIONS = 2**16
+
+
+class ActionCodec:
+    """An invertible map `decode`: policy's action -> environment's action, for N environments at once.
+
+    Continuous: finite bounds are reached at -1 and 1, [l, inf) becomes l + 1 + a (mirrored for (-inf, h]), an unbounded
+    dimension stays as it is. Discrete: index + start; several discrete choices are one joint index.
+
+    shape, dtype: of one action in the environment.
+    low, high: bounds of each dimension, flat; nvec, start: number of choices and the first of each, flat.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        low: list[float] | None = None,
+        high: list[float] | None = None,
+        nvec: list[int] | None = None,
+        start: list[int] | None = None,
+    ):
+        self.shape, self.dtype = tuple(shape), np.dtype(dtype)
+        self.low, self.high, self.nvec, self.start = low, high, nvec, start
+        self.if_discrete = nvec is not None
+        if nvec is not None:
+            self.action_dim = int(np.prod(nvec, dtype=np.float64))  # float: a product of integers would wrap
+            if self.action_dim > MAX_JOINT_ACTIONS:
+                raise ValueError(f"{nvec} choices make {self.action_dim} joint actions, more than {MAX_JOINT_ACTIONS}")
+            self._offset = np.reshape(start or 0, self.shape if start else ()).astype(self.dtype)
+            self._is_plain = not self._offset.any()
+        else:
+            self.action_dim = len(low or ())
+            self._scale, self._offset = _affine(np.asarray(low, np.float64), np.asarray(high, np.float64))
+            self._is_plain = bool((self._scale == 1).all() and not self._offset.any() and self.dtype == np.float32)
+            self._is_integer = np.issubdtype(self.dtype, np.integer)
+
+    @classmethod
+    def from_space(cls, space: Any) -> ActionCodec:
+        """ValueError: a kind of space that has no codec."""
+        kind = type(space).__name__
+        if kind == "Box":
+            dtype = np.dtype(space.dtype or np.float32).name
+            return cls(space.shape, dtype, _flat(space.low, float), _flat(space.high, float))
+        if kind == "Discrete":
+            return cls((), "int64", nvec=[int(space.n)], start=[int(getattr(space, "start", 0))])
+        if kind in ("MultiDiscrete", "MultiBinary"):
+            shape, dtype = tuple(space.shape), np.dtype(space.dtype or np.int64).name
+            nvec = _flat(space.nvec, int) if kind == "MultiDiscrete" else [2] * int(np.prod(shape))
+            start = _flat(np.broadcast_to(getattr(space, "start", 0), shape), int)
+            return cls(shape, dtype, nvec=nvec, start=start)
+        raise ValueError(f"an action space of kind {kind} is not supported: {space}")
+
+    @classmethod
+    def plain(cls, action_dim: int, if_discrete: bool) -> ActionCodec:
+        """For an environment that already speaks the policy's language."""
+        action_dim = int(action_dim)
+        if if_discrete:
+            return cls((), "int64", nvec=[action_dim], start=[0])
+        return cls((action_dim,), "float32", [-1.0] * action_dim, [1.0] * action_dim)
+
+    def decode(self, action: NDArray) -> NDArray:
+        """(N, A) float, clamped to [-1, 1], or (N,) index -> (N, *shape) of the space's dtype, in a new array."""
+        if self.nvec is not None:
+            if self.shape:
+                action = np.stack(np.unravel_index(action, self.nvec), axis=-1).reshape(-1, *self.shape)
+            return action if self._is_plain and not self.shape else (action + self._offset).astype(self.dtype)
+        action = np.minimum(np.maximum(action, -1.0), 1.0)  # half the time of np.clip on small arrays
+        if not self._is_plain:
+            action = action * self._scale + self._offset  # float64, so that no bound is passed by rounding
+            action = (np.rint(action) if self._is_integer else action).astype(self.dtype)
+        return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
+
+    def encode(self, action: NDArray) -> NDArray:
+        """The inverse of `decode`: (N, *shape) -> (N, A) float32 or (N,) int64."""
+        if self.nvec is not None:
+            index = np.asarray(action) - self._offset
+            if not self.shape:
+                return index.astype(np.int64)
+            return np.ravel_multi_index(tuple(index.reshape(len(index), -1).T.astype(np.int64)), self.nvec)
+        action = np.asarray(action, np.float64).reshape(-1, self.action_dim) - self._offset
+        return (action / np.where(self._scale == 0, 1, self._scale)).astype(np.float32)
+
+    def to_space(self) -> gym.Space:
+        """The environment's action space, as one of Gymnasium's."""
+        if self.nvec is None:
+            low, high = (np.reshape(bound, self.shape).astype(self.dtype) for bound in (self.low, self.high))
+            return gym.spaces.Box(low, high, self.shape, self.dtype.type)
+        if not self.shape:
+            return gym.spaces.Discrete(self.action_dim, start=int(self._offset))
+        return gym.spaces.MultiDiscrete(np.reshape(self.nvec, self.shape), self.dtype.type, start=self._offset)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for a checkpoint."""
+        bounds = {"low": self.low, "high": self.high, "nvec": self.nvec, "start": self.start}
+        return {"shape": list(self.shape), "dtype": self.dtype.name, **bounds}
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ActionCodec:
+        return cls(**data)
+
+
+def _flat(values: Any, kind: type) -> list:
+    return [kind(value) for value in np.ravel(values)]
+
+
+def _affine(low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
+    """Bounds (A,) -> scale (A,), offset (A,). The largest float32 counts as infinity, as old spaces wrote it."""
+    largest = float(np.finfo(np.float32).max)
+    has_low, has_high = low > -largest, high < largest
+    low, high = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
+    both = has_low & has_high
+    scale = np.where(both, high / 2 - low / 2, 1.0)
+    offset = np.where(both, high / 2 + low / 2, np.where(has_low, low + 1, np.where(has_high, high - 1, 0.0)))
+    outside = both & ((offset + scale > high) | (offset - scale < low))  # by one unit in the last place
+    return np.where(outside, np.nextafter(scale, 0.0), scale), offset
