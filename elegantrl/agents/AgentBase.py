@@ -1,0 +1,554 @@
+"""What every agent has, then the two templates: learn from a replay buffer, or from the newest trajectory.
+
+Letters: T horizon, N environments, B batch, K ensemble, S state, A action.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, ClassVar, cast
+
+import torch
+from torch import Tensor, nn
+
+from .. import storage
+from ..trajectory import Batch, Record, Rollout, Trajectory
+from .functional import Linear, at_progress, clip_by_norm, discounted_sums, gae, soft_update, weighted_mean
+from .net import ActorBase, CriticBase, NetBase, Normaliser, Plain
+
+
+class AgentBase:
+    """Annotated class attributes are the hyper-parameters: type, default, meaning. A subclass says only what differs.
+
+    net_dims: widths of the hidden layers. state_dim: S, or the shape of an image. action_dim: A, or the number of
+    actions. gpu_id: -1 or a machine without CUDA means the CPU. args: a Config, or None for the defaults.
+    """
+
+    if_off_policy: ClassVar[bool] = True
+    log_names: ClassVar[tuple[str, ...]] = ("objC", "objA")  # what `update_net` returns
+    target_nets: ClassVar[tuple[str, ...]] = ()  # which of act, cri have a copy that follows slowly
+    action_kinds: ClassVar[tuple[str, ...]] = ("continuous",)  # or "discrete", or both
+    if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
+
+    net_dims: tuple[int, ...] = (256, 256)  # widths of the hidden layers
+    activation: str = "relu"  # relu, tanh, gelu or elu
+    gamma: float = 0.99  # discount factor of future rewards
+    reward_scale: float = 1.0  # factor on every reward, in updates only
+    learning_rate: float | Linear = 3e-4  # step size of Adam, a number or a schedule
+    adam_eps: float = 1e-8  # epsilon of Adam
+    clip_grad_norm: float = 3.0  # largest gradient norm, for each network of an ensemble
+    batch_size: int | None = 256  # transitions in one update
+    horizon_len: int = 16  # steps of each environment in one rollout
+    state_value_tau: float = 0.0  # > 0: normalise states and values by exponential statistics with this weight
+    if_norm_state: bool = False  # normalise states by running statistics
+    if_norm_value: bool = False  # normalise values by running statistics (PopArt)
+    if_norm_reward: bool = False  # divide rewards by the running std of the discounted return
+
+    def __init__(
+        self,
+        net_dims: int | tuple[int, ...] | list[int] | None = None,
+        state_dim: int | tuple[int, ...] | None = None,
+        action_dim: int | None = None,
+        gpu_id: int = 0,
+        args: Any = None,
+    ):
+        self.codec: Any = None  # the environment's ActionCodec, so that select_action answers in its units
+        if state_dim is not None and action_dim is not None:
+            self.init(net_dims, state_dim, action_dim, gpu_id, args)
+
+    def init(
+        self,
+        net_dims: int | tuple[int, ...] | list[int] | None,
+        state_dim: int | tuple[int, ...],
+        action_dim: int,
+        gpu_id: int = 0,
+        args: Any = None,
+    ) -> None:
+        """Builds the networks; `AgentPPO()` followed by `agent.init(...)` is the documents' older style."""
+        given: Mapping[str, Any] = vars(args) if args is not None else {}
+        known = self.hyper_parameters()
+        for name, value in given.items():
+            if name in known:
+                setattr(self, name, value)
+        kind = "discrete" if self.if_discrete else "continuous"
+        if kind not in self.action_kinds:
+            raise ValueError(
+                f"{type(self).__name__} is for {' or '.join(self.action_kinds)} actions, the environment's are {kind}. "
+                f"For {kind} actions there are {'AgentPPO, AgentA2C, ' + ('AgentD3QN' if self.if_discrete else 'AgentSAC')}."
+            )
+        dims = self.net_dims if net_dims is None else net_dims
+        self.net_dims = (int(dims),) if isinstance(dims, int) else tuple(int(dim) for dim in dims)
+        self.state_dim = tuple(state_dim) if isinstance(state_dim, tuple | list) else int(state_dim)
+        self.action_dim = int(action_dim)
+        self.device = torch.device(f"cuda:{gpu_id}" if gpu_id >= 0 and torch.cuda.is_available() else "cpu")
+
+        self.progress = 0.0  # share of the run that is done, for schedules
+        self.update_count = 0  # critic updates over the whole run
+        self.actor_count = 0  # actor updates over the whole run
+        self.carry = 0.0  # fraction of an update that the next rollout inherits
+        self.last_state: Tensor | None = None  # (N, S), where the next rollout begins
+        self.last_mask: Tensor | None = None  # (N, A), its action mask
+        self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
+
+        tau = self.state_value_tau or None
+        shape: tuple[int, ...] = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
+        if (self.if_norm_state or tau) and len(shape) == 1:
+            self.state_norm: Plain = Normaliser(shape, tau).to(self.device)
+        else:
+            self.state_norm = Plain()
+        self.value_norm: Plain = Normaliser((), tau).to(self.device) if self.if_norm_value or tau else Plain()
+        self.reward_norm: Plain = Normaliser().to(self.device) if self.if_norm_reward else Plain()
+        self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
+        self.build_nets()
+
+    @classmethod
+    def hyper_parameters(cls) -> dict[str, Any]:
+        """Every hyper-parameter of this agent and its default: the annotated class attributes."""
+        names: dict[str, Any] = {}
+        for owner in reversed(cls.__mro__):
+            for name, kind in owner.__dict__.get("__annotations__", {}).items():
+                if hasattr(cls, name) and not str(kind).startswith("ClassVar"):
+                    names[name] = getattr(cls, name)
+        return names
+
+    # networks
+
+    def build_nets(self) -> None:
+        """Sets self.act and self.cri."""
+        raise NotImplementedError(f"{type(self).__name__} must define build_nets().")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("act", "cri"):
+            self.adopt(name, value)
+        else:
+            super().__setattr__(name, value)
+
+    def adopt(self, name: str, net: nn.Module) -> None:
+        """Takes a network, ours or a user's, as act or cri: shares the normalisers, makes its target and optimizer."""
+        self.__dict__[name] = self.share(net.to(self.device))
+        target = self.share(deepcopy(net).requires_grad_(False)) if name in self.target_nets else net
+        self.__dict__[f"{name}_target"] = target
+        self.__dict__[f"{name}_optimizer"] = self.build_optimizer(name, net)
+
+    def share(self, net: nn.Module) -> nn.Module:
+        if isinstance(net, NetBase):
+            net.state_norm, net.value_norm = self.state_norm, self.value_norm
+        elif self.state_norm.learns or self.value_norm.learns:
+            raise TypeError(
+                f"A normaliser is on, so {type(net).__name__} must derive from ActorBase or CriticBase and use "
+                "self.state_norm (and value_norm.restore), or turn if_norm_state, if_norm_value, state_value_tau off."
+            )
+        return net
+
+    def build_optimizer(self, name: str, net: nn.Module) -> torch.optim.Optimizer:
+        return self.adam([{"params": list(net.parameters()), "members": getattr(net, "members", 1)}])
+
+    def adam(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(groups, at_progress(self.learning_rate, 0.0), eps=self.adam_eps, fused=True)
+
+    def minimize(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        """One step of gradient descent, the only place where gradients flow.
+
+        Each parameter group, and in it each member of an ensemble, is clipped by itself. A step whose gradient is not
+        finite is skipped, so that parameters stay finite; the log shows it.
+        """
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        grads = torch.autograd.grad(loss, params, allow_unused=True, materialize_grads=True)
+        norms, start = [], 0
+        for group in optimizer.param_groups:
+            end = start + len(group["params"])
+            norms.append(clip_by_norm(grads[start:end], self.clip_grad_norm, group.get("members", 1)))
+            start = end
+        for p, grad in zip(params, grads, strict=True):
+            p.grad = grad
+        optimizer.found_inf = 1.0 - torch.isfinite(torch.cat(norms)).all().float()  # type: ignore[attr-defined]
+        optimizer.step()
+
+    optimizer_backward = minimize
+    soft_update = staticmethod(soft_update)
+
+    def start_update(self) -> None:
+        """Moves the learning rate along its schedule."""
+        rate = at_progress(self.learning_rate, self.progress)
+        for optimizer in {self.act_optimizer, self.cri_optimizer}:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+
+    def scaled(self, rewards: Tensor) -> Tensor:
+        """Rewards in the units of the values that are learned."""
+        return rewards * (self.reward_scale / self.reward_norm.std)
+
+    def update_statistics(self, trajectory: Trajectory) -> None:
+        """Moves the normalisers. Called after an update and before the next rollout, so old log-probabilities stay."""
+        if self.state_norm.learns:
+            self.state_norm.watch(trajectory.states[:-1][trajectory.unmasks])
+            self.state_norm.commit()
+        if self.reward_norm.learns:
+            start = self.return_carry if self.return_carry is not None else torch.zeros_like(trajectory.rewards[0])
+            keeps = ~trajectory.dones
+            sums = discounted_sums(trajectory.rewards, keeps, start, self.gamma)
+            self.return_carry = self.gamma * keeps[-1] * sums[-1]
+            self.reward_norm.watch(sums[trajectory.unmasks])
+            self.reward_norm.commit()
+        if self.value_norm.learns:
+            mean, std = self.value_norm.mean.clone(), self.value_norm.std.clone()  # type: ignore[union-attr,attr-defined]
+            self.value_norm.commit()
+            for net in {self.cri, self.cri_target}:
+                cast(NetBase, net).keep_outputs(mean, std)
+
+    # acting
+
+    def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Any:
+        """The action (N, A) or (N,) to learn from; on-policy agents return its log-probability (N,) too."""
+        raise NotImplementedError(f"{type(self).__name__} must define explore_action(state).")
+
+    def random_action(self, record: Record) -> Tensor:
+        """Uniform over the action space, or over the allowed actions. (N, A) or (N,)"""
+        num = record.states.shape[0]
+        if not self.if_discrete:
+            return torch.rand(num, self.action_dim, device=record.states.device) * 2 - 1
+        if record.action_mask is None:
+            return torch.randint(self.action_dim, (num,), device=record.states.device)
+        return torch.multinomial(record.action_mask.float(), 1).squeeze(-1)
+
+    def greedy(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """The action that the policy holds for best, in its own units. (N, S) -> (N, A) in [-1, 1], or (N,) index"""
+        return self.act(state) if action_mask is None else self.act(state, action_mask)
+
+    @torch.no_grad()
+    def select_action(self, state: Any, action_mask: Any = None) -> Any:
+        """The greedy action in the environment's own units, ready for env.step. state (S,) or (N, S), any array."""
+        x = torch.as_tensor(state, device=self.device)
+        x = x if x.dtype == torch.uint8 else x.float()
+        single = x.dim() == (1 if isinstance(self.state_dim, int) else len(self.state_dim))
+        mask = None if action_mask is None else torch.as_tensor(action_mask, device=self.device).bool()
+        action = self.greedy(x[None], mask if mask is None else mask[None]) if single else self.greedy(x, mask)
+        array = action.cpu().numpy()
+        array = array if self.codec is None else self.codec.decode(array)
+        return array[0] if single else array
+
+    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
+        """Chooses the actions of row t (N, A) or (N,) and notes what the algorithm needs of them."""
+        raise NotImplementedError
+
+    def new_trajectory(self, env: Any, horizon_len: int) -> Trajectory:
+        """A trajectory that fits the environment; resets the environment if this agent has not begun."""
+        if self.last_state is None or self.last_state.shape[0] != env.num_envs:
+            self.begin(*env.reset())
+        assert self.last_state is not None
+        return Trajectory.allocate(
+            horizon_len,
+            self.last_state,
+            self.action_dim,
+            self.if_discrete,
+            if_logprob=not self.if_off_policy,
+            if_action_mask=self.last_mask is not None,
+            if_bootstrap=not self.if_off_policy and env.autoreset == "same_step",
+        )
+
+    def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
+        """The next rollout starts here, at the states (N, S) that a reset returned."""
+        self.last_state, self.last_mask, self.return_carry = state, info.get("action_mask"), None
+        self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
+
+    @torch.no_grad()
+    def explore(self, env: Any, trajectory: Trajectory, if_random: bool = False) -> Trajectory:
+        """Fills the trajectory with T steps of the environments (vector contract) and returns it.
+
+        With next-step auto-reset the row after an episode's end ignores its action and begins at the true last state,
+        so only that row is masked. With same-step auto-reset the state after a time-out is lost: its own row is masked,
+        unless the value of a known final observation completes it (on-policy).
+        """
+        assert self.last_state is not None and self.last_done is not None, "call new_trajectory or begin first"
+        tr, same_step = trajectory, env.autoreset == "same_step"
+        never = torch.zeros_like(self.last_done)
+        for t in range(tr.horizon):
+            record = Record(self.last_state, self.last_mask)
+            tr.set_record(t, record)
+            if if_random:
+                tr.actions[t] = self.random_action(record)
+                action = tr.actions[t]
+            else:
+                action = self.decide(tr, t)
+            self.last_state, reward, terminal, truncate, info = env.step(action)
+            self.last_mask = info.get("action_mask")
+            masked = never if same_step else self.last_done
+            tr.rewards[t] = reward.masked_fill(masked, 0.0)
+            if same_step:
+                timeout = truncate & ~terminal
+                masked, terminal = self.bootstrap(tr, t, timeout, terminal, info.get("final_obs"))
+            tr.unmasks[t] = ~masked
+            tr.undones[t] = ~terminal
+            self.last_done = tr.dones[t] = terminal | truncate
+        tr.set_record(tr.horizon, Record(self.last_state, self.last_mask))
+        return tr
+
+    def bootstrap(
+        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """What same-step auto-reset makes of row t: the rows to mask and the rows to end, both (N,) bool."""
+        return timeout, terminal
+
+    def explore_env(self, env: Any, horizon_len: int, if_random: bool = False) -> tuple[Tensor, ...]:
+        """states, actions, [logprobs,] rewards, undones, unmasks of a new rollout, each (T, N, ...).
+
+        env: what build_env returns (one environment or many).
+        """
+        env = getattr(env, "vector", env)
+        return self.explore(env, self.new_trajectory(env, horizon_len), if_random).as_tuple()
+
+    # learning and saving
+
+    def update_net(self, buffer: Any) -> tuple[float, ...]:
+        """Learns from the newest data. Returns the floats that `log_names` names."""
+        raise NotImplementedError
+
+    def read_logs(self, sums: Tensor, counts: tuple[int, ...]) -> tuple[float, ...]:
+        """Means of the logged sums; one look at the device per rollout. Raises if training has left the finite."""
+        means = [total / max(1, count) for total, count in zip(sums.tolist(), counts, strict=True)]
+        for name, mean in zip(self.log_names, means, strict=True):
+            if mean != mean or mean in (float("inf"), float("-inf")):
+                raise FloatingPointError(
+                    f"{type(self).__name__}: {name} is {mean} at update {self.update_count}. Steps with such gradients "
+                    "were skipped, the parameters are finite. Lower learning_rate, or reward_scale, or turn a "
+                    "normaliser on (if_norm_state, if_norm_reward)."
+                )
+        return tuple(means)
+
+    def modules(self) -> dict[str, nn.Module]:
+        """The networks by name, targets apart from their networks only where they are."""
+        nets = {name: getattr(self, name) for name in ("act", "cri", "act_target", "cri_target")}
+        return {name: net for i, (name, net) in enumerate(nets.items()) if net not in list(nets.values())[:i]}
+
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        names = ("act", "cri") if self.act is not self.cri else ("cri",)
+        return {f"{name}_optimizer": getattr(self, f"{name}_optimizer") for name in names}
+
+    saved: ClassVar[tuple[str, ...]] = (  # attributes that a checkpoint holds beside networks and optimizers
+        *("progress", "update_count", "actor_count", "carry"),
+        *("last_state", "last_mask", "last_done", "return_carry"),
+    )
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resume needs: networks, optimizers, normalisers, counters, where the rollout stands."""
+        parts = {name: part.state_dict() for name, part in {**self.modules(), **self.optimizers()}.items()}
+        norms = {f"{name}_norm": getattr(self, f"{name}_norm").state_dict() for name in ("state", "value", "reward")}
+        return {**parts, **norms, **{name: getattr(self, name) for name in self.saved}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, part in {**self.modules(), **self.optimizers()}.items():
+            part.load_state_dict(state[name])
+        for name in ("state_norm", "value_norm", "reward_norm"):
+            getattr(self, name).load_state_dict(state[name])
+        for name in self.saved:
+            value = state[name]
+            setattr(self, name, value.to(self.device) if isinstance(value, Tensor) else value)
+
+    def save_or_load_agent(self, cwd: str, if_save: bool) -> None:
+        """Writes or reads act.pth (a module), actor.pth, cri.pth, *_target.pth, *_optimizer.pth (state dicts) in cwd.
+
+        Raises FileNotFoundError on loading where cwd holds no actor.pth.
+        """
+        files = {"actor": self.act, "cri": self.cri, "act_target": self.act_target, "cri_target": self.cri_target}
+        optimizers = {"act_optimizer": self.act_optimizer, "cri_optimizer": self.cri_optimizer}
+        if if_save:
+            storage.atomic_save(self.act, os.path.join(cwd, "act.pth"))
+        for name, part in {**files, **optimizers}.items():
+            path = os.path.join(cwd, f"{name}.pth")
+            if if_save:
+                storage.atomic_save(part.state_dict(), path)
+            elif name == "actor" or os.path.exists(path):
+                part.load_state_dict(storage.load(path, self.device))
+
+
+class AgentOffPolicy(AgentBase):
+    """y = r + discount * next_value(s'), minimise (q_value(s, a) - y)^2, then actor_loss(s); targets follow slowly."""
+
+    target_nets = ("act", "cri")
+
+    buffer_size: int = 1_000_000  # transitions that the replay buffer keeps, of all environments together
+    buffer_init_size: int = 1000  # transitions by random actions before the first update
+    utd: float = 1.0  # critic updates for each collected transition
+    repeat_times: float | None = None  # if set: how often each transition is used, so utd = repeat_times / batch_size
+    soft_update_tau: float = 5e-3  # share of the network that its target takes over at each target update
+    target_delay: int = 1  # critic updates for each target update
+    update_freq: int = 1  # critic updates for each actor update
+
+    # the nouns that an algorithm defines
+
+    def q_value(self, batch: Batch) -> Tensor:
+        """Q(s, a), (B,) or (K, B)."""
+        raise NotImplementedError
+
+    def next_value(self, batch: Batch) -> Tensor:
+        """The value of the next state, (B,). Called without gradient."""
+        raise NotImplementedError
+
+    def actor_loss(self, batch: Batch) -> Tensor:
+        """What the actor minimises, ()."""
+        raise NotImplementedError
+
+    def td_loss(self, td: Tensor) -> Tensor:
+        """Loss of a temporal difference, elementwise."""
+        return td.square()
+
+    def actor_due(self) -> bool:
+        return self.update_count % self.update_freq == 0
+
+    # the template
+
+    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
+        record = trajectory.record(t)
+        trajectory.actions[t] = self.explore_action(record.states, record.action_mask)
+        return trajectory.actions[t]
+
+    def count_updates(self, transitions: int) -> int:
+        """Updates after a rollout of so many transitions; the fraction is carried to the next."""
+        utd = self.utd if self.repeat_times is None else self.repeat_times / (self.batch_size or 1)
+        self.carry += utd * transitions
+        count = int(self.carry)
+        self.carry -= count
+        return count
+
+    def update_net(self, buffer: Any) -> tuple[float, ...]:
+        """Learns from a ReplayBuffer. Returns the floats that `log_names` names."""
+        self.start_update()
+        self.sums = torch.zeros(len(self.log_names), device=self.device)
+        updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
+        for _ in range(updates):
+            batch = buffer.sample(self.batch_size, gamma=self.gamma)
+            td = self.update_critic(batch)
+            buffer.feedback(batch, td)
+            if self.actor_due():
+                self.update_actor(batch)
+            if self.update_count % self.target_delay == 0:
+                self.update_targets()
+        actor_updates = self.actor_count - actor_start
+        return self.read_logs(self.sums, (updates, *[actor_updates] * (len(self.log_names) - 1)))
+
+    def update_critic(self, batch: Batch) -> Tensor:
+        """One step on the temporal difference, which it returns, (B,) or (K, B)."""
+        with torch.no_grad():
+            label = self.scaled(batch.rewards) + batch.discount * self.next_value(batch)  # (B,)
+        q = self.q_value(batch)
+        if q.shape[-1:] != label.shape or label.dim() != 1:
+            raise ValueError(
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(q.shape)}, the label has shape "
+                f"{tuple(label.shape)}: expected (B,) or (K, B). Squeeze the critic's last axis."
+            )
+        td = q - label
+        loss = weighted_mean(self.td_loss(td / self.value_norm.std), batch.weight)  # (K,)
+        self.minimize(self.cri_optimizer, loss.sum())
+        self.value_norm.watch(label)
+        self.update_count += 1
+        self.sums[0] += loss.detach().mean()
+        return td.detach()
+
+    def update_actor(self, batch: Batch) -> None:
+        loss = self.actor_loss(batch)
+        self.minimize(self.act_optimizer, loss)
+        self.actor_count += 1
+        self.sums[1] += loss.detach()
+
+    def update_targets(self) -> None:
+        for name in self.target_nets:
+            soft_update(getattr(self, f"{name}_target"), getattr(self, name), self.soft_update_tau)
+
+
+class AgentOnPolicy(AgentBase):
+    """A from GAE(lambda); minimise policy_loss(log pi_new / pi_old, A) - entropy, and (V - return)^2."""
+
+    if_off_policy = False
+    log_names = ("objC", "objA", "entropy", "kl")
+
+    horizon_len = 1024
+    repeat_times: float = 10  # epochs over each rollout
+    lambda_gae_adv: float = 0.95  # lambda of the generalised advantage estimate
+    lambda_entropy: float = 0.0  # weight of the entropy bonus
+    target_kl: float = float("inf")  # no further epoch once the mean KL from the old policy exceeds this
+
+    def policy_loss(self, logratio: Tensor, advantages: Tensor) -> Tensor:
+        """What each row adds to the actor's loss, (B,), (B,) -> (B,)."""
+        raise NotImplementedError
+
+    def value(self, record: Record) -> Tensor:
+        """V(s), (..., S) -> (...)"""
+        return self.cri(record.states)
+
+    def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        return self.act.sample(state, action_mask)
+
+    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
+        record = trajectory.record(t)
+        assert trajectory.logprobs is not None
+        trajectory.actions[t], trajectory.logprobs[t] = self.explore_action(record.states, record.action_mask)
+        return trajectory.actions[t]
+
+    def bootstrap(
+        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        if final is None:
+            return super().bootstrap(trajectory, t, timeout, terminal, final)
+        assert trajectory.bootstraps is not None
+        trajectory.bootstraps[t] = self.gamma * timeout * self.value(Record(final))
+        return torch.zeros_like(timeout), terminal | timeout
+
+    def update_net(self, buffer: Any) -> tuple[float, ...]:
+        """Learns from a Trajectory, or from the tuple of `explore_env`. Returns the floats that `log_names` names."""
+        if not isinstance(buffer, Trajectory):
+            assert self.last_state is not None
+            buffer = Trajectory.from_tuple(buffer, self.last_state)
+        self.start_update()
+        self.sums = torch.zeros(len(self.log_names), device=self.device)
+        rollout, updates = self.prepare(buffer), 0
+        for _ in range(int(self.repeat_times)):
+            before = self.sums[-1].clone()
+            epoch = [self.update_once(batch) for batch in rollout.minibatches(self.batch_size)]
+            updates += len(epoch)
+            if float(self.sums[-1] - before) / len(epoch) > self.target_kl:
+                break
+        return self.read_logs(self.sums, (updates,) * len(self.log_names))
+
+    @torch.no_grad()
+    def prepare(self, trajectory: Trajectory) -> Rollout:
+        """Values, advantages (to mean 0 and std 1 over the unmasked rows) and returns, as rows (T * N, ...)."""
+        tr = trajectory.to(self.device)
+        weight = tr.unmasks.float()
+        rewards = self.scaled(tr.rewards) if tr.bootstraps is None else self.scaled(tr.rewards) + tr.bootstraps
+        values = self.value(tr.record(slice(None)))  # (T + 1, N)
+        advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
+        returns = advantages + values[:-1]
+        self.value_norm.watch(returns[tr.unmasks])
+        count = weight.sum().clamp(min=1.0)
+        mean = (advantages * weight).sum() / count
+        std = ((advantages - mean).square() * weight).sum().div(count).sqrt()
+        advantages = (advantages - mean) / (std + 1e-5)
+        assert tr.logprobs is not None
+        columns = (tr.states[:-1], tr.actions, tr.logprobs, advantages, returns, weight)
+        states, actions, logprobs, advantages, returns, weight = (x.flatten(0, 1) for x in columns)
+        mask = None if tr.action_mask is None else tr.action_mask[:-1].flatten(0, 1)
+        return Rollout(
+            states, mask, actions=actions, logprobs=logprobs, advantages=advantages, returns=returns, weight=weight
+        )
+
+    def update_once(self, batch: Rollout) -> None:
+        logprob, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
+        logratio = logprob - batch.logprobs
+        entropy = weighted_mean(entropy, batch.weight)
+        policy_loss = weighted_mean(self.policy_loss(logratio, batch.advantages), batch.weight)
+        self.minimize(self.act_optimizer, policy_loss - self.lambda_entropy * entropy)
+        value = self.value(batch)
+        if value.shape != batch.returns.shape:
+            raise ValueError(
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(value.shape)}, the returns have shape "
+                f"{tuple(batch.returns.shape)}. Squeeze the critic's last axis."
+            )
+        value_loss = weighted_mean(((value - batch.returns) / self.value_norm.std).square(), batch.weight)
+        self.minimize(self.cri_optimizer, value_loss)
+        self.update_count += 1
+        self.actor_count += 1
+        with torch.no_grad():
+            kl = weighted_mean(logratio.exp() - 1 - logratio, batch.weight)  # an estimate that is never negative
+            self.sums += torch.stack([value_loss, -policy_loss, entropy, kl])

@@ -1,0 +1,70 @@
+"""DDPG arXiv:1509.02971."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..trajectory import Batch
+from .AgentBase import AgentOffPolicy
+from .functional import Linear, at_progress, weighted_mean
+from .net import Actor, Critic
+
+
+class OrnsteinUhlenbeckNoise:
+    """Noise that drifts back to 0: x <- x - theta x dt + sigma sqrt(dt) N(0, 1), one process for each environment."""
+
+    def __init__(self, theta: float = 0.15, dt: float = 1e-2):
+        self.theta, self.dt = theta, dt
+        self.x: Tensor | None = None
+
+    def __call__(self, like: Tensor, sigma: float, ended: Tensor | None = None) -> Tensor:
+        """The next noise (N, A) in the shape of `like`; processes whose episode `ended` (N,) start again at 0."""
+        if self.x is None or self.x.shape != like.shape:
+            self.x = torch.zeros_like(like)
+        if ended is not None:
+            self.x = self.x * ~ended[:, None]
+        self.x = self.x - self.theta * self.dt * self.x + sigma * math.sqrt(self.dt) * torch.randn_like(like)
+        return self.x
+
+
+class AgentDDPG(AgentOffPolicy):
+    """A deterministic actor climbs the critic; Gaussian noise (or the paper's Ornstein-Uhlenbeck) explores."""
+
+    explore_noise_std: float | Linear = 0.1  # std of the noise on actions in [-1, 1], a number or a schedule
+    if_ou_noise: bool = False  # Ornstein-Uhlenbeck noise, as in the paper
+
+    saved = (*AgentOffPolicy.saved, "ou_state")
+
+    def build_nets(self) -> None:
+        self.ou_noise = OrnsteinUhlenbeckNoise()
+        self.act = Actor(self.net_dims, self.state_dim, self.action_dim, self.activation)
+        self.cri = Critic(self.net_dims, self.state_dim, self.action_dim, self.activation)
+
+    @property
+    def ou_state(self) -> Tensor | None:
+        return self.ou_noise.x
+
+    @ou_state.setter
+    def ou_state(self, x: Any) -> None:
+        self.ou_noise.x = x
+
+    def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """1509.02971 eq. 7. (N, S) -> (N, A)"""
+        action, std = self.act(state), at_progress(self.explore_noise_std, self.progress)
+        noise = self.ou_noise(action, std, self.last_done) if self.if_ou_noise else std * torch.randn_like(action)
+        return (action + noise).clamp(-1, 1)
+
+    def q_value(self, batch: Batch) -> Tensor:
+        return self.cri(batch.states, batch.actions)
+
+    def next_value(self, batch: Batch) -> Tensor:
+        """Q'(s', mu'(s')), 1509.02971 eq. 5."""
+        return self.cri_target(batch.next.states, self.act_target(batch.next.states))
+
+    def actor_loss(self, batch: Batch) -> Tensor:
+        """-Q(s, mu(s)), whose gradient is 1509.02971 eq. 6."""
+        return -weighted_mean(self.cri(batch.states, self.act(batch.states)), batch.weight)

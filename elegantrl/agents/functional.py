@@ -1,0 +1,118 @@
+"""The mathematics that more than one agent uses, as pure functions of tensors.
+
+Letters: T horizon, N environments, B batch, K ensemble, A action.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+ILLEGAL = -1e8  # the value of an action that the mask forbids: finite, so that 0 * ILLEGAL is no NaN
+
+
+@dataclass(frozen=True)
+class Linear:
+    """A number that goes from `start` to `end` over the first `fraction` of the run and stays there.
+
+    Give one for `learning_rate`, `explore_rate`, `explore_noise_std`: `learning_rate=Linear(3e-4)` anneals to 0.
+    """
+
+    start: float
+    end: float = 0.0
+    fraction: float = 1.0
+
+    def __call__(self, progress: float) -> float:
+        """progress: the share of the run that is done, 0 to 1."""
+        return self.start + (self.end - self.start) * min(1.0, progress / self.fraction)
+
+
+torch.serialization.add_safe_globals([Linear])
+
+
+def at_progress(value: float | Linear, progress: float) -> float:
+    """The value of a number or schedule at this share of the run."""
+    return value(progress) if callable(value) else value
+
+
+def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
+    """sum(weight * x) / B, over the last axis. weight (B,), x (..., B).
+
+    Divides by the constant count, not by the sum of the weights, which differs between machines.
+    """
+    return (x * weight).mean(-1)
+
+
+def gae(rewards: Tensor, undones: Tensor, unmasks: Tensor, values: Tensor, gamma: float, lam: float) -> Tensor:
+    """Generalised advantage estimate, arXiv:1506.02438 eq. 16. values (T + 1, N), the others and the result (T, N).
+
+    An undone of 0 stops the bootstrap; a masked row has advantage 0, which also cuts the trace before it.
+    """
+    deltas = (rewards + gamma * undones * values[1:] - values[:-1]) * unmasks
+    keeps = gamma * lam * (undones & unmasks)
+    advantage, advantages = torch.zeros_like(rewards[0]), torch.empty_like(rewards)
+    for t in range(rewards.shape[0] - 1, -1, -1):
+        torch.addcmul(deltas[t], keeps[t], advantage, out=advantages[t])
+        advantage = advantages[t]
+    return advantages
+
+
+def discounted_sums(rewards: Tensor, keeps: Tensor, start: Tensor, gamma: float) -> Tensor:
+    """G_t = gamma * keep_{t-1} * G_{t-1} + r_t, forwards in time. rewards, keeps, result (T, N), start (N,).
+
+    `start` is gamma * keep * G of the row before. It is what reward normalisation takes the spread of.
+    """
+    sums, carry = torch.empty_like(rewards), start
+    for t in range(rewards.shape[0]):
+        sums[t] = carry + rewards[t]
+        carry = gamma * keeps[t] * sums[t]
+    return sums
+
+
+def clipped_surrogate(logratio: Tensor, advantages: Tensor, clip: float) -> Tensor:
+    """PPO's objective to maximise, min(rA, clip(r) A), arXiv:1707.06347 eq. 7. logratio, advantages, result (B,)."""
+    ratio = logratio.exp()
+    return torch.min(ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages)
+
+
+def gaussian_logprob(noise: Tensor, log_std: Tensor) -> Tensor:
+    """log N(x; mean, std) for noise = (x - mean) / std. (..., A) -> (...)"""
+    return (-0.5 * noise.square() - log_std - LOG_SQRT_2PI).sum(-1)
+
+
+def gaussian_entropy(log_std: Tensor) -> Tensor:
+    """Entropy of a diagonal Gaussian. (..., A) -> (...)"""
+    return (log_std + (0.5 + LOG_SQRT_2PI)).sum(-1)
+
+
+def squash_logdet(u: Tensor) -> Tensor:
+    """log |d tanh(u) / du| summed over the action, arXiv:1801.01290 eq. 21, in a form that never overflows."""
+    return (2 * (math.log(2) - u - F.softplus(-2 * u))).sum(-1)
+
+
+def mask_illegal(values: Tensor, action_mask: Tensor | None) -> Tensor:
+    """Values or logits (..., A) with the forbidden actions far below every other."""
+    return values if action_mask is None else values.masked_fill(~action_mask, ILLEGAL)
+
+
+def clip_by_norm(grads: Sequence[Tensor], max_norm: float, members: int = 1) -> Tensor:
+    """Scales the gradients in place to a norm of at most max_norm and returns the norm before, (K,).
+
+    members: K > 1 for a batched ensemble, whose tensors all have the axis K first: each member is clipped by itself.
+    """
+    norms = torch.cat([grad.reshape(members, -1) for grad in grads], dim=1).norm(dim=1)
+    scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
+    torch._foreach_mul_(list(grads), [scale.view(-1, *[1] * (grad.dim() - 1)) for grad in grads])
+    return norms
+
+
+@torch.no_grad()
+def soft_update(target: nn.Module, net: nn.Module, tau: float) -> None:
+    """target <- (1 - tau) * target + tau * net, in one call."""
+    torch._foreach_lerp_(list(target.parameters()), list(net.parameters()), tau)

@@ -1,0 +1,479 @@
+"""Every network. Letters: B batch, K ensemble, S state, A action; leading axes are free, so (T, N, S) works as (B, S) does.
+
+An actor's `forward(state)` is the greedy action: in [-1, 1], or an index. A critic's is the value.
+A state is (S,) features or an image (C, H, W) or (H, W, C) of uint8, which is scaled to [0, 1] once, here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .functional import gaussian_entropy, gaussian_logprob, mask_illegal, squash_logdet
+
+Dims = Sequence[int]
+StateDim = int | tuple[int, ...]
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
+
+
+# building blocks
+
+
+class EnsembleLinear(nn.Module):
+    """K independent linear layers in one batched product. (K, B, in) -> (K, B, out)"""
+
+    def __init__(self, num: int, dim_in: int, dim_out: int):
+        super().__init__()
+        bound = 1 / math.sqrt(dim_in)  # each member starts as an nn.Linear does
+        self.weight = nn.Parameter(torch.empty(num, dim_in, dim_out).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(num, 1, dim_out).uniform_(-bound, bound))
+
+    def forward(self, x: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
+        """members: which of the K layers to apply, before any of them is computed."""
+        return torch.baddbmm(self.bias[members], x, self.weight[members])
+
+
+class EnsembleMLP(nn.Module):
+    """K independent perceptrons. (B, in) or (K, B, in) -> (K, B, out)"""
+
+    def __init__(self, num: int, dims: Dims, activation: str = "relu"):
+        super().__init__()
+        self.layers = nn.ModuleList(EnsembleLinear(num, i, o) for i, o in zip(dims[:-1], dims[1:], strict=True))
+        self.activation = ACTIVATIONS[activation]()
+        self.num = num
+
+    def forward(self, x: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
+        if x.dim() == 2:
+            num = len(range(self.num)[members]) if isinstance(members, slice) else len(members)
+            x = x.expand(num, *x.shape)
+        for layer in self.layers[:-1]:
+            x = self.activation(layer(x, members))
+        return self.layers[-1](x, members)
+
+
+def build_mlp(dims: Dims, activation: str = "relu") -> nn.Sequential:
+    """dims [in, *hidden, out], no activation after the last layer."""
+    layers: list[nn.Module] = []
+    for dim_in, dim_out in zip(dims[:-1], dims[1:], strict=True):
+        layers += [nn.Linear(dim_in, dim_out), ACTIVATIONS[activation]()]
+    return nn.Sequential(*layers[:-1])
+
+
+def layer_init_with_orthogonal(layer: nn.Module, std: float = 1.0, bias_const: float = 0.0) -> nn.Module:
+    """Orthogonal weights with gain `std` and a constant bias, in place."""
+    nn.init.orthogonal_(layer.weight, std)
+    nn.init.constant_(layer.bias, bias_const)
+    return layer
+
+
+def init_orthogonal(net: nn.Sequential, last_std: float) -> nn.Sequential:
+    """Orthogonal layers with gain sqrt(2), and `last_std` for the last, in place."""
+    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
+    for layer in layers[:-1]:
+        layer_init_with_orthogonal(layer, math.sqrt(2))
+    layer_init_with_orthogonal(layers[-1], last_std)
+    return net
+
+
+class ConvNet(nn.Module):
+    """Image encoder. (..., C, H, W) or (..., H, W, C), uint8 in 0..255 or float -> (..., out_dim)
+
+    From 64 pixels on the three layers of the DQN paper (Nature 2015), below that three 3 x 3 layers of stride 2.
+    """
+
+    def __init__(self, state_dim: tuple[int, ...], out_dim: int = 256):
+        super().__init__()
+        if len(state_dim) != 3:
+            raise ValueError(f"ConvNet expects images (C, H, W) or (H, W, C), got a state of shape {state_dim}.")
+        self.channel_last = state_dim[-1] < min(state_dim[:2])
+        shape = (state_dim[2], *state_dim[:2]) if self.channel_last else tuple(state_dim)
+        sizes = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)] if min(shape[1:]) >= 64 else [(32, 3, 2, 1), (64, 3, 2, 1), (64, 3, 2, 1)]
+        layers: list[nn.Module] = []
+        channels = shape[0]
+        for out, kernel, stride, padding in sizes:
+            layers += [nn.Conv2d(channels, out, kernel, stride, padding), nn.ReLU()]
+            channels = out
+        self.conv = nn.Sequential(*layers, nn.Flatten())
+        with torch.no_grad():
+            flat = self.conv(torch.zeros(1, *shape)).shape[1]
+        self.head = nn.Sequential(nn.Linear(flat, out_dim), nn.ReLU())
+
+    def forward(self, image: Tensor) -> Tensor:
+        x = image.float() / 255 if image.dtype == torch.uint8 else image
+        if self.channel_last:
+            x = x.movedim(-1, -3)
+        return self.head(self.conv(x.flatten(0, -4))).unflatten(0, x.shape[:-3])
+
+
+def build_encoder(state_dim: StateDim, net_dims: Dims) -> tuple[nn.Module, int]:
+    """What stands before the perceptron, and its width: nothing for features, a ConvNet for images."""
+    if isinstance(state_dim, int):
+        return nn.Identity(), state_dim
+    return ConvNet(tuple(state_dim), net_dims[0]), net_dims[0]
+
+
+# normalisers: one object of an agent, shared by its actor, critics and targets, saved with them, frozen in evaluation
+
+
+class Plain(nn.Module):
+    """The normaliser that changes nothing."""
+
+    std = 1.0
+    learns = False
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+    def restore(self, x: Tensor) -> Tensor:
+        return x
+
+    def watch(self, x: Tensor) -> None:
+        pass
+
+    def commit(self) -> None:
+        pass
+
+
+class Normaliser(Plain):
+    """Shifts and scales to zero mean and unit variance. `watch` gathers data, `commit` moves the statistics.
+
+    tau: None for running statistics over all data (parallel variance, Chan et al. 1979),
+    or the weight of the newest data in an exponential average.
+    """
+
+    learns = True
+
+    def __init__(self, shape: int | tuple[int, ...] = (), tau: float | None = None, clip: float = 10.0):
+        super().__init__()
+        self.tau, self.clip = tau, clip
+        self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.mean: Tensor
+        self.register_buffer("mean", torch.zeros(self.shape))
+        self.register_buffer("std", torch.ones(self.shape))  # type: ignore[arg-type]
+        self.register_buffer("moments", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, variance
+        self.register_buffer("pending", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, sum of squares
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., *shape) -> the same shape, clipped to `clip` standard deviations."""
+        return ((x - self.mean) / self.std).clamp(-self.clip, self.clip)
+
+    def restore(self, x: Tensor) -> Tensor:
+        """The inverse of `forward` (without the clip)."""
+        return x * self.std + self.mean
+
+    @torch.no_grad()
+    def watch(self, x: Tensor) -> None:
+        """Merges x (R, *shape) into the data of the next `commit`."""
+        x = x.double()
+        if len(x):
+            mean = x.mean(0)
+            self.merge(self.pending, torch.full_like(mean, len(x)), mean, (x - mean).square().sum(0))
+
+    @torch.no_grad()
+    def commit(self) -> None:
+        """Takes the gathered data into the statistics. Called between an update and the next rollout only."""
+        new = self.pending
+        if not bool((new[0] > 0).all()):
+            return
+        count, mean, variance = self.moments
+        if self.tau is None or not bool((count > 0).all()):
+            squares = variance * count
+            moments = torch.stack([count, mean, squares])
+            self.merge(moments, *new)
+            self.moments.copy_(torch.stack([moments[0], moments[1], moments[2] / moments[0]]))
+        else:
+            delta = new[1] - mean
+            mean.add_(self.tau * delta)
+            variance.mul_(1 - self.tau).add_(self.tau * (new[2] / new[0] + (1 - self.tau) * delta.square()))
+            count.add_(new[0])
+        new.zero_()
+        self.mean.copy_(self.moments[1])
+        self.std.copy_(self.moments[2].sqrt().clamp(min=1e-4))
+
+    @staticmethod
+    def merge(into: Tensor, count: Tensor, mean: Tensor, squares: Tensor) -> None:
+        """Adds a sample's (count, mean, sum of squared deviations) to the ones in `into` (3, *shape)."""
+        total, delta = into[0] + count, mean - into[1]
+        into[2] += squares + delta.square() * into[0] * count / total
+        into[1] += delta * count / total
+        into[0].copy_(total)
+
+
+class NetBase(nn.Module):
+    """What actors and critics share: the agent's normalisers. Derive your own networks from ActorBase or CriticBase."""
+
+    members = 1  # K of a batched ensemble, whose parameters all have the axis K first
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state_norm: Plain = Plain()
+        self.value_norm: Plain = Plain()
+
+    def last_layer(self) -> nn.Module:
+        """The layer that makes the value; a value normaliser rescales it so that the outputs stay (PopArt)."""
+        return [m for m in self.modules() if isinstance(m, nn.Linear | EnsembleLinear)][-1]
+
+    @torch.no_grad()
+    def keep_outputs(self, mean: Tensor, std: Tensor) -> None:
+        """After value_norm moved away from (mean, std): the same values again, arXiv:1602.07714 eq. 12."""
+        layer, norm = self.last_layer(), self.value_norm
+        layer.weight.mul_(std / norm.std)
+        layer.bias.mul_(std).add_(mean - norm.mean).div_(norm.std)
+
+
+class ActorBase(NetBase):
+    """A policy. `forward(state, action_mask=None)`: the greedy action."""
+
+
+class CriticBase(NetBase):
+    """A value. `forward(state, action)` -> (B,) or (K, B), or `forward(state)` -> (B,)."""
+
+
+class QNetBase(ActorBase):
+    """Values of all actions, and so also the policy that takes the best: `q_values` (B, A), `forward` its argmax (B,)."""
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} must define q_values(state, action_mask) -> (B, A).")
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return self.q_values(state, action_mask).argmax(-1)
+
+
+# Q(s, .) of discrete actions
+
+
+class QNet(QNetBase):
+    """Q(s, .) of every action. (B, S) -> (B, A)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = build_mlp([width, *net_dims, action_dim], activation)
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return mask_illegal(self.value_norm.restore(self.net(self.encoder(self.state_norm(state)))), action_mask)
+
+
+class QNetDuel(QNetBase):
+    """Q = V + A - mean(A), arXiv:1511.06581 eq. 9. (B, S) -> (B, A)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = build_mlp([width, *net_dims], activation)
+        self.activation = ACTIVATIONS[activation]()
+        self.value, self.advantage = nn.Linear(net_dims[-1], 1), nn.Linear(net_dims[-1], action_dim)
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        x = self.activation(self.net(self.encoder(self.state_norm(state))))
+        advantage = self.advantage(x)
+        q = self.value(x) + advantage - advantage.mean(-1, keepdim=True)
+        return mask_illegal(self.value_norm.restore(q), action_mask)
+
+    def last_layer(self) -> nn.Module:
+        return self.value
+
+    @torch.no_grad()
+    def keep_outputs(self, mean: Tensor, std: Tensor) -> None:
+        super().keep_outputs(mean, std)
+        self.advantage.weight.mul_(std / self.value_norm.std)
+        self.advantage.bias.mul_(std / self.value_norm.std)
+
+
+class QNetTwin(QNetBase):
+    """Two independent Q(s, .); the policy takes the best of their minimum. `q_values` (B, A), `q_members` (2, B, A)"""
+
+    members = 2
+    duel = 0
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        if not isinstance(state_dim, int):
+            raise ValueError(f"{type(self).__name__} takes feature states, got the image shape {state_dim}; use QNet.")
+        self.net = EnsembleMLP(self.members, [state_dim, *net_dims, action_dim + self.duel], activation)
+
+    def q_members(self, state: Tensor) -> Tensor:
+        return self.value_norm.restore(self.net(self.state_norm(state)))
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return mask_illegal(self.q_members(state).amin(0), action_mask)
+
+
+class QNetTwinDuel(QNetTwin):
+    """Two independent duelling Q(s, .), arXiv:1511.06581 eq. 9."""
+
+    duel = 1
+
+    def q_members(self, state: Tensor) -> Tensor:
+        out = self.net(self.state_norm(state))
+        value, advantage = out[..., :1], out[..., 1:]
+        return self.value_norm.restore(value + advantage - advantage.mean(-1, keepdim=True))
+
+
+# policies
+
+
+class Actor(ActorBase):
+    """Deterministic policy. (B, S) -> (B, A) in [-1, 1]"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = build_mlp([width, *net_dims, action_dim], activation)
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return self.net(self.encoder(self.state_norm(state))).tanh()
+
+
+class ActorSAC(ActorBase):
+    """tanh of a Gaussian whose mean and std depend on the state, arXiv:1801.01290 appendix C. (B, S) -> (B, A)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = build_mlp([width, *net_dims, 2 * action_dim], activation)
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return self.net(self.encoder(self.state_norm(state))).chunk(2, -1)[0].tanh()
+
+    def sample(self, state: Tensor) -> tuple[Tensor, Tensor]:
+        """An action (B, A) with gradient by reparametrisation, and its log-probability (B,)."""
+        mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
+        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        noise = torch.randn_like(mean)
+        u = mean + log_std.exp() * noise
+        return u.tanh(), gaussian_logprob(noise, log_std) - squash_logdet(u)
+
+
+class ActorPPO(ActorBase):
+    """Gaussian whose std does not depend on the state. (B, S) -> the mean, clipped to [-1, 1] (B, A)
+
+    Samples are not clipped: the environment's adapter clips, so the log-probability is that of the action that is kept.
+    """
+
+    def __init__(
+        self,
+        net_dims: Dims,
+        state_dim: StateDim,
+        action_dim: int,
+        activation: str = "tanh",
+        log_std_init: float = 0.0,
+    ):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = init_orthogonal(build_mlp([width, *net_dims, action_dim], activation), last_std=0.01)
+        self.log_std = nn.Parameter(torch.full((action_dim,), float(log_std_init)))
+
+    def mean(self, state: Tensor) -> Tensor:
+        return self.net(self.encoder(self.state_norm(state)))
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return self.mean(state).clamp(-1, 1)
+
+    def sample(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """An action (B, A) and its log-probability (B,)."""
+        mean = self.mean(state)
+        noise = torch.randn_like(mean)
+        return mean + self.log_std.exp() * noise, gaussian_logprob(noise, self.log_std)
+
+    def logprob_entropy(self, state: Tensor, action: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The log-probability of an action (B,), and the policy's entropy (), which no state changes."""
+        noise = (action - self.mean(state)) * (-self.log_std).exp()
+        return gaussian_logprob(noise, self.log_std), gaussian_entropy(self.log_std)
+
+
+class ActorDiscretePPO(ActorBase):
+    """Categorical policy. (B, S) -> the likeliest action (B,)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "tanh"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = init_orthogonal(build_mlp([width, *net_dims, action_dim], activation), last_std=0.01)
+
+    def logits(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return mask_illegal(self.net(self.encoder(self.state_norm(state))), action_mask)
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return self.logits(state, action_mask).argmax(-1)
+
+    def sample(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """An action (B,) long by the Gumbel-max rule, and its log-probability (B,)."""
+        logprobs = self.logits(state, action_mask).log_softmax(-1)
+        action = (logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1)
+        return action, logprobs.gather(-1, action[..., None]).squeeze(-1)
+
+    def logprob_entropy(self, state: Tensor, action: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The log-probability of an action (B,), and the policy's entropy (B,)."""
+        logprobs = self.logits(state, action_mask).log_softmax(-1)
+        entropy = -(logprobs.exp() * logprobs).sum(-1)
+        return logprobs.gather(-1, action[..., None]).squeeze(-1), entropy
+
+
+# values
+
+
+class Critic(CriticBase):
+    """Q(s, a). (B, S), (B, A) -> (B,)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = build_mlp([width + action_dim, *net_dims, 1], activation)
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        x = torch.cat([self.encoder(self.state_norm(state)), action], -1)
+        return self.value_norm.restore(self.net(x).squeeze(-1))
+
+
+class CriticEnsemble(CriticBase):
+    """K independent Q_k(s, a) in one batched module. (B, S), (B, A) -> (K, B)
+
+    members: a slice or an index tensor asks for some of the K before any is computed.
+    """
+
+    def __init__(
+        self, net_dims: Dims, state_dim: StateDim, action_dim: int, num_ensembles: int = 2, activation: str = "relu"
+    ):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = EnsembleMLP(num_ensembles, [width + action_dim, *net_dims, 1], activation)
+        # the encoder of images is shared by the members, so their gradients are clipped as one
+        self.members = num_ensembles if isinstance(state_dim, int) else 1
+
+    def forward(self, state: Tensor, action: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
+        x = torch.cat([self.encoder(self.state_norm(state)), action], -1)
+        return self.value_norm.restore(self.net(x, members).squeeze(-1))
+
+
+class CriticTwin(CriticEnsemble):
+    """Two independent Q(s, a). (B, S), (B, A) -> (2, B)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__(net_dims, state_dim, action_dim, 2, activation)
+
+
+class CriticPPO(CriticBase):
+    """V(s). (B, S) -> (B,)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int = 0, activation: str = "tanh"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.net = init_orthogonal(build_mlp([width, *net_dims, 1], activation), last_std=1.0)
+
+    def forward(self, state: Tensor) -> Tensor:
+        return self.value_norm.restore(self.net(self.encoder(self.state_norm(state))).squeeze(-1))
+
+
+def register_networks() -> None:
+    """Lets a bare torch.load('act.pth') build the library's networks without unpickling arbitrary code."""
+    local = [c for c in globals().values() if isinstance(c, type) and issubclass(c, nn.Module)]
+    parts = [nn.Sequential, nn.ModuleList, nn.Linear, nn.Identity, nn.Conv2d, nn.Flatten, *ACTIVATIONS.values()]
+    torch.serialization.add_safe_globals(local + parts)
+
+
+register_networks()

@@ -1,0 +1,324 @@
+"""Wires Worker, Learner and Evaluator: explore, store, update, evaluate. Also loads, scores and shows trained agents."""
+
+from __future__ import annotations
+
+import importlib
+import operator
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+
+from .. import storage
+from ..envs import ActionCodec
+from .config import Config, build_env, build_vec_env
+from .evaluator import Evaluator, get_rewards_and_steps
+from .learner import Learner
+from .worker import Worker
+
+ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread can make small networks many times slower
+
+
+# one training run
+
+
+class Run:
+    """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
+
+    def __init__(self, args: Config):
+        self.args = args
+        self.stop_reason: str | None = None
+        self.logs: dict[str, float] = {}  # means of the newest update
+        self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
+        self.checkpoint_step = 0
+        if args.if_remove and not args.continue_train:
+            storage.set_aside_previous_run(args.cwd)
+        os.makedirs(args.cwd, exist_ok=True)
+        seed_everything(args.seed_for("learner"))
+        self.env = build_vec_env(args)
+        self.eval_env = build_vec_env(args, if_eval=True)
+        self.agent = build_agent(args)
+        self.worker = Worker(self.env, self.agent, args)
+        self.learner = Learner(self.agent, args)
+        self.evaluator = Evaluator(args.cwd, self.eval_env, args, args.if_tensorboard)
+
+    @property
+    def total_step(self) -> int:
+        """Steps of all environments together, without reset rows."""
+        return self.worker.total_step
+
+    def begin(self) -> None:
+        """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
+        resumed = self.resume() if self.args.continue_train else False
+        if not resumed:
+            self.worker.restart(self.args.seed_for("worker", 0))
+        buffer = self.learner.buffer
+        if buffer is not None:  # by random actions, or by the policy that was loaded
+            while buffer.cur_size * buffer.num_seqs < min(self.agent.buffer_init_size, buffer.rows * buffer.num_seqs):
+                trajectory = self.worker.explore(if_random=not resumed)
+                self.learner.store(trajectory)
+                self.agent.update_statistics(trajectory)
+        elif not resumed and (self.agent.state_norm.learns or self.agent.reward_norm.learns):
+            self.agent.update_statistics(self.worker.explore(if_random=True))
+
+    def evaluate(self, force: bool = False) -> None:
+        """Evaluates where it is due."""
+        exp_r, train_return = self.worker.summary()
+        logs = {**self.logs, "trainR": train_return}
+        if self.evaluator.evaluate_and_save(self.agent, self.total_step, exp_r, logs, force):
+            self.worker.clear_summary()
+            self.call("on_evaluate")
+
+    def call(self, hook: str) -> None:
+        """Gives the run to every callback that has this hook."""
+        for callback in self.args.callbacks:
+            getattr(callback, hook, lambda run: None)(self)
+
+    def stop(self, reason: str) -> None:
+        """Ends the run after the current rollout. For callbacks."""
+        self.stop_reason = self.stop_reason or reason
+
+    # saving and resuming
+
+    def checkpoint_if_due(self) -> None:
+        gap = self.args.checkpoint_per_step
+        if gap and self.total_step // gap > self.checkpoint_step // gap:
+            self.checkpoint()
+            self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))
+
+    def checkpoint(self) -> None:
+        """Writes all that a resume needs. Environments cannot save their state: their episodes are cut here, and the run
+        goes on, in this process or in the one that resumes, from a reset by a seed of this checkpoint's own."""
+        self.checkpoints += 1
+        self.checkpoint_step = self.total_step
+        buffer = self.learner.buffer
+        if buffer is not None:
+            buffer.cut()
+        state = {
+            "config": self.args.to_dict(),
+            "agent": self.agent.state_dict(),
+            "worker": self.worker.state_dict(),
+            "evaluator": self.evaluator.state_dict(),
+            "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
+            "run": {"logs": self.logs, "checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
+            "random": random_states(),
+        }
+        self.agent.save_or_load_agent(self.args.cwd, if_save=True)
+        storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
+
+    def resume(self) -> bool:
+        """Loads cwd's checkpoint, the random states last. False, and a line that says so, where there is none."""
+        path = os.path.join(self.args.cwd, "checkpoint.pth")
+        if not os.path.exists(path):
+            self.evaluator.console.line(f"continue_train: {path} does not exist, a new run begins.")
+            return False
+        state = storage.load(path, self.agent.device)
+        self.agent.load_state_dict(state["agent"])
+        self.worker.load_state_dict(state["worker"])
+        self.evaluator.load_state_dict(state["evaluator"])
+        if self.learner.buffer is not None and state["buffer"] is not None:
+            self.learner.buffer.load_state_dict(state["buffer"])
+        for name, value in state["run"].items():
+            setattr(self, name, value)
+        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))
+        set_random_states(state["random"])
+        self.evaluator.console.line(f"continue_train: resumed from step {self.total_step:,}.")
+        return True
+
+    def end(self) -> None:
+        """Completes the files, whatever the reason for the end."""
+        if self.checkpoint_step != self.total_step or not self.checkpoints:
+            self.checkpoint()
+        self.call("on_end")
+        self.evaluator.close()
+        self.env.close()
+        self.eval_env.close()
+
+
+def train_agent_single_process(args: Config) -> Run:
+    """Trains in this process until break_step, break_score, break_patience, a `stop` file, Ctrl-C or an error.
+
+    In each case the files in args.cwd are complete afterwards. An error is raised again. Returns the finished run.
+    """
+    args.init_before_training()
+    with own_threads(args):
+        run = Run(args)
+        console = run.evaluator.console
+        console.line(f"{run.agent.__class__.__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
+        try:
+            run.begin()
+            while run.stop_reason is None:
+                run.agent.progress = min(1.0, run.total_step / args.break_step)
+                trajectory = run.worker.explore()
+                run.call("on_rollout")
+                run.learner.store(trajectory)
+                run.logs = run.learner.update(trajectory)
+                run.call("on_update")
+                run.evaluate()
+                run.checkpoint_if_due()
+                if run.total_step >= args.break_step:
+                    run.stop(f"break_step {args.break_step:,} was reached")
+                run.stop_reason = run.stop_reason or run.evaluator.should_stop()
+            run.evaluate(force=True)
+        except KeyboardInterrupt:
+            run.stop_reason = "interrupted"
+        except Exception as error:
+            run.stop_reason = f"{type(error).__name__}"
+            raise
+        finally:
+            run.end()
+            console.line(
+                f"Ended at step {run.total_step:,} (and {run.worker.reset_rows:,} reset rows): {run.stop_reason}. "
+                f"Files and LearningCurve.jpg: {args.cwd}"
+            )
+    return run
+
+
+# the doors to it
+
+
+def train_agent(args: Config, if_single_process: bool = False) -> Run:
+    """Trains args.agent_class on args.env_class. In one process for now: a line says so where several were asked for."""
+    if not if_single_process:
+        print("train_agent: this version trains in one process (if_single_process=True).", flush=True)
+    return train_agent_single_process(args)
+
+
+def train_and_evaluate(args: Config) -> Run:
+    """Trains in one process."""
+    return train_agent_single_process(args)
+
+
+def train_agent_multiprocessing(args: Config) -> Run:
+    """Trains; see `train_agent`."""
+    return train_agent(args)
+
+
+train_and_evaluate_mp = train_agent_multiprocessing
+
+
+def build_agent(args: Config) -> Any:
+    """A new agent for a Config, with the environment's codec."""
+    agent = args.agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=args.gpu_id, args=args)
+    agent.codec = args.codec
+    return agent
+
+
+def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
+    """The agent of a Config with what args.cwd holds loaded into it; a new one, said in a line, where it holds nothing.
+
+    env: an environment to read dimensions from, where the Config does not know them.
+    """
+    args.gpu_id = gpu_id
+    if env is not None and args.env_class is None:
+        args.env_class = env
+    agent = build_agent(args)
+    if os.path.exists(os.path.join(args.cwd, "actor.pth")):
+        agent.save_or_load_agent(args.cwd, if_save=False)
+    else:
+        print(f"init_agent: {args.cwd} holds no actor.pth, the agent is new.", flush=True)
+    return agent
+
+
+def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> Any:
+    """The agent that a run left in cwd: `load_agent(cwd).select_action(state)` answers in the environment's units.
+
+    agent_class: needed only where the class was defined in a script or notebook and cannot be imported by its name.
+    """
+    checkpoint = storage.load(os.path.join(cwd, "checkpoint.pth"), "cpu")
+    saved = checkpoint["config"]
+    cls = agent_class or import_by_name(saved["agent_class"])
+    args = SimpleNamespace(**{name: saved[name] for name in cls.hyper_parameters() if name in saved})
+    agent = cls(saved["net_dims"], saved["state_dim"], saved["action_dim"], gpu_id=gpu_id, args=args)
+    agent.codec = ActionCodec.from_dict(saved["codec"])
+    agent.load_state_dict(checkpoint["agent"])
+    return agent
+
+
+def import_by_name(name: str) -> Any:
+    """The class that "module:qualname" names. ImportError, with what to do, where it cannot be imported."""
+    module, _, qualname = name.partition(":")
+    try:
+        return operator.attrgetter(qualname)(importlib.import_module(module))
+    except (ImportError, AttributeError) as error:
+        raise ImportError(f"{name} cannot be imported: give load_agent the class itself, agent_class=...") from error
+
+
+def valid_agent(
+    env_class: Any,
+    env_args: dict[str, Any],
+    net_dims: Any,
+    agent_class: type,
+    actor_path: str,
+    render_times: int = 8,
+    if_render: bool = False,
+) -> list[float]:
+    """Plays greedy episodes with a saved actor (a module or a state dict), prints and returns their returns."""
+    if if_render:
+        env_args = {"render_mode": "human", **env_args}
+    env = build_env(env_class, env_args)
+    agent = build_agent(Config(agent_class, env, net_dims=net_dims))
+    saved = storage.load(actor_path, agent.device)
+    agent.act.load_state_dict(saved.state_dict() if isinstance(saved, torch.nn.Module) else saved)
+    returns = []
+    for i in range(render_times):
+        episode_return, steps = get_rewards_and_steps(env, agent, if_render)
+        print(f"episode {i:4}   return {episode_return:10.3f}   steps {steps:6}", flush=True)
+        returns.append(episode_return)
+    env.close()
+    return returns
+
+
+def render_agent(
+    env_class: Any, env_args: dict[str, Any], net_dims: Any, agent_class: type, actor_path: str, render_times: int = 8
+) -> list[float]:
+    """`valid_agent` in a window."""
+    return valid_agent(env_class, env_args, net_dims, agent_class, actor_path, render_times, if_render=True)
+
+
+# the process's state
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds torch (every device), NumPy and Python."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
+
+
+def random_states() -> dict[str, Any]:
+    """The states of torch's, CUDA's, NumPy's and Python's generators as tensors and plain data."""
+    kind, keys, position, has_gauss, gauss = np.random.get_state()
+    return {
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
+        "python": random.getstate(),
+    }
+
+
+def set_random_states(states: dict[str, Any]) -> None:
+    torch.set_rng_state(states["torch"].cpu())
+    for i, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
+        torch.cuda.set_rng_state(state.cpu(), i)
+    kind, keys, *rest = states["numpy"]
+    np.random.set_state((kind, keys.cpu().numpy().astype(np.uint32), *rest))
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+
+
+@contextmanager
+def own_threads(args: Config) -> Iterator[None]:
+    """The thread count of the run inside, the caller's afterwards."""
+    before = torch.get_num_threads()
+    small = max(args.net_dims) <= ONE_THREAD_UP_TO and isinstance(args.state_dim, int)
+    torch.set_num_threads(args.num_threads or (1 if small else os.cpu_count() or 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,111 @@
+"""Collects trajectories. Letters: T horizon, N environments, S state."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..trajectory import Trajectory
+
+
+class EnvironmentFault(RuntimeError):
+    """The environment raised, or returned what is no number; the message says where."""
+
+
+class Worker:
+    """Steps the environments with the agent's policy and counts what happens.
+
+    env: a vector environment (DESIGN.md section 3). Rows are written into the same tensors each time: what `explore`
+    returns is valid until its next call.
+    """
+
+    def __init__(self, env: Any, agent: Any, args: Any):
+        self.env, self.agent = env, agent
+        self.horizon_len = int(args.horizon_len)
+        self.total_step = 0  # env.step calls times environments, without reset rows
+        self.reset_rows = 0  # rows in which an environment only reset itself
+        self.running = torch.zeros(env.num_envs)  # return so far of the episodes under way
+        self.clear_summary()
+        self.trajectory: Trajectory | None = None
+
+    def restart(self, seed: int) -> None:
+        """Resets every environment by a seed; the episodes under way are dropped."""
+        self.agent.begin(*self.env.reset(seed=env_seeds(seed, self.env.num_envs)))
+        self.running.zero_()
+
+    def explore(self, if_random: bool = False) -> Trajectory:
+        """One rollout of horizon_len steps in each environment. Raises EnvironmentFault."""
+        if self.trajectory is None:
+            self.trajectory = self.agent.new_trajectory(self.env, self.horizon_len)
+        tr = self.trajectory
+        tr.rewards.zero_()
+        tr.actions.zero_()
+        try:
+            self.agent.explore(self.env, tr, if_random)
+        except Exception as error:
+            self.check_finite(tr)  # a NaN that went before is the cause, not the exception that came of it
+            raise EnvironmentFault(
+                f"{self.env.env_name} raised {type(error).__name__} near step {self.total_step:,} of training: {error}"
+            ) from error
+        self.check_finite(tr)
+        self.count(tr)
+        return tr
+
+    def check_finite(self, tr: Trajectory) -> None:
+        """Raises EnvironmentFault that names the tensor, the step and the environment of the first value that is not."""
+        for name in ("states", "rewards", "actions"):
+            x: Tensor = getattr(tr, name)
+            if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+                bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
+                t, n = bad.nonzero()[0].tolist()
+                source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
+                raise EnvironmentFault(
+                    f"{source} a value that is not finite in {name} at step {t + self.steps_in_env()} of environment "
+                    f"{n} (row {t} of the rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
+                )
+
+    def steps_in_env(self) -> int:
+        """env.step calls of one environment before this rollout."""
+        return (self.total_step + self.reset_rows) // self.env.num_envs
+
+    def count(self, tr: Trajectory) -> None:
+        """Steps, rewards and the returns of finished episodes, exactly, whatever the rollout's length."""
+        rows = tr.unmasks if self.env.autoreset == "next_step" else torch.ones_like(tr.unmasks)
+        steps = int(rows.sum())
+        self.total_step += steps
+        self.reset_rows += rows.numel() - steps
+        self.reward_sum += float(tr.rewards.sum())
+        self.reward_count += steps
+        sums = tr.rewards.cpu().cumsum(0)
+        begun = -self.running  # what an episode's cumulative sum started from
+        for t, n in tr.dones.nonzero().tolist():
+            self.return_sum += float(sums[t, n] - begun[n])
+            self.return_count += 1
+            begun[n] = sums[t, n]
+        self.running = sums[-1] - begun
+
+    def clear_summary(self) -> None:
+        self.reward_sum, self.reward_count = 0.0, 0
+        self.return_sum, self.return_count = 0.0, 0
+
+    def summary(self) -> tuple[float, float]:
+        """Mean reward of a step, and mean return of the episodes that ended, since `clear_summary`; NaN if none."""
+        reward = self.reward_sum / self.reward_count if self.reward_count else math.nan
+        return reward, self.return_sum / self.return_count if self.return_count else math.nan
+
+    def state_dict(self) -> dict[str, Any]:
+        sums = ("reward_sum", "reward_count", "return_sum", "return_count")
+        return {name: getattr(self, name) for name in ("total_step", "reset_rows", "running", *sums)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for name, value in state.items():
+            setattr(self, name, value)
+
+
+def env_seeds(seed: int, num_envs: int) -> list[int]:
+    """A seed for each environment, all different, from one (NumPy SeedSequence)."""
+    return [int(x) for x in np.random.SeedSequence(seed).generate_state(num_envs)]
