@@ -49,13 +49,13 @@ class Console:
 
 
 def number(value: float, width: int, decimals: int) -> str:
-    """`value` right-aligned in `width`: fixed decimals, an exponent where they show nothing or do not fit, NaN as -."""
+    """`value` right-aligned in `width`: fewer decimals, then an exponent, where it does not fit; NaN as -."""
     if math.isnan(value):
         return f"{'-':>{width}}"
-    text = f"{value:>{width}.{decimals}f}"
-    if len(text) > width or 0 < abs(value) < 0.5 * 10.0**-decimals:
-        text = f"{value:>{width}.2e}"
-    return text
+    shows_nothing = 0 < abs(value) < 0.5 * 10.0**-decimals
+    texts = [f"{value:.{kept}f}" for kept in range(decimals, -1, -1) if not shows_nothing]
+    texts += [f"{value:.{kept}e}" for kept in (2, 1, 0)]
+    return f"{next((text for text in texts if len(text) <= width), texts[-1]):>{width}}"
 
 
 def clock(seconds: float) -> str:

@@ -6,6 +6,7 @@ import math
 import random
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from elegantrl.envs import as_vec_env
+from elegantrl.envs import as_vec_env, is_instance, make_env
 from elegantrl.storage import atomic_save, atomic_write
 from elegantrl.train.console import Console
-from elegantrl.train.plots import draw_learning_curve
+from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.recorder import MEASURED, Recorder
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
@@ -33,7 +34,7 @@ class Evaluator:
     """
 
     def __init__(self, cwd: str | Path, env: Any, args: Any, if_tensorboard: bool = False) -> None:
-        self.cwd, self.env, self.args = Path(cwd), as_vec_env(env), args
+        self.cwd, self.env, self.args = Path(cwd), as_vec_env(env, args.device), args
         self.cwd.mkdir(parents=True, exist_ok=True)
         self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
         self.records = Recorder()
@@ -62,6 +63,7 @@ class Evaluator:
             return False
         seed = self.args.seed_for("evaluate", len(self.records.rows))
         returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
+        previous_step = self.records.last_step
         is_best = returns.mean() > self.records.best_return
         row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
         row = self.records.append(row | logs | {"avgS": lengths.mean(), "stdS": lengths.std()})
@@ -70,6 +72,9 @@ class Evaluator:
         self.records.save(self.cwd)
         self.console.table_row(row, self.elapsed, is_best)
         self._write_tensorboard(row)
+        film_gap = int(self.args.eval_record_step)
+        if film_gap > 0 and total_step // film_gap > previous_step // film_gap:
+            self._film(agent, total_step)
         if time.monotonic() - self.drawn_at >= DRAW_GAP:
             self._draw()
         self.evaluated_at = time.monotonic()
@@ -89,7 +94,7 @@ class Evaluator:
     # --- ending ---
     def should_stop(self) -> str | None:
         """Why the run should end now, or None: `break_score` reached, `break_patience` used up, or a `stop` file."""
-        if self._stop_mark() != self.stop_seen:
+        if self._stop_mark() not in (None, self.stop_seen):
             return f"{self.cwd / 'stop'} was found"
         rows, best, patience = self.records.rows, self.records.best_return, self.args.break_patience
         if not rows:
@@ -145,6 +150,23 @@ class Evaluator:
         atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
         self.drawn_at = time.monotonic()
 
+    def _film(self, agent: Any, total_step: int) -> None:
+        """One greedy episode on an environment of its own as `render_{step}.gif`; a failure is only told."""
+        args = self.args
+        env_class = args.eval_env_class or args.env_class
+        env_args = {**(args.eval_env_args or args.env_args or {}), "num_envs": 1, "render_mode": "rgb_array"}
+        try:
+            if is_instance(env_class):
+                raise ValueError("env_class is an environment already in use, a class or an id is needed")
+            env = make_env(env_class, env_args)
+            seed = args.seed_for("evaluate", len(self.records.rows))
+            film = Film(env)
+            play_greedily(as_vec_env(env, args.device), agent, episodes=1, seed=seed, watch=film.take)
+            env.close()
+            atomic_write(self.cwd / f"render_{total_step:012d}.gif", film.save)
+        except Exception as error:  # whatever a foreign renderer raises
+            self.console.line(f"eval_record_step: no film of {args.env_name}: {error}")
+
     def _write_tensorboard(self, row: dict[str, float]) -> None:
         if self.writer_class is None:
             return
@@ -167,13 +189,20 @@ def _summary_writer_class() -> Any:
 
 
 # --- playing ---
-def play_greedily(env: Any, agent: Any, episodes: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """`play_episodes` by `agent.greedy(state, action_mask)`, or by an actor module's actions or action values."""
+def play_greedily(
+    env: Any, agent: Any, episodes: int, seed: int | None = None, watch: Callable[[], Any] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """`play_episodes` by `agent.greedy(state, action_mask)`, or by an actor module's actions or action values.
+
+    watch is called before each step.
+    """
     act = getattr(agent, "act", agent)
     modules = list(act.modules()) if isinstance(act, torch.nn.Module) else []
     device = next((p.device for module in modules for p in module.parameters()), torch.device("cpu"))
 
     def policy(state: Tensor, action_mask: Tensor | None) -> Tensor:
+        if watch is not None:
+            watch()
         state = state.to(device)
         if hasattr(agent, "greedy"):
             return agent.greedy(state, None if action_mask is None else action_mask.to(device))
@@ -195,7 +224,7 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
 
     The first ones, not the first to end: those would be the short ones. Reset rows of next-step environments are not
     counted. The reward of a team is the mean over its agents. Global random states are those of before afterwards.
-    An environment that overruns its `max_step` is counted as it stands then.
+    An episode that overruns the environment's `max_step` ends the play: it is counted as it stands, with a warning.
     Raises FloatingPointError where a state or a reward is not finite.
     """
     num_envs, next_step = env.num_envs, env.autoreset == "next_step"
@@ -205,7 +234,7 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
         column = torch.arange(num_envs)
         done = torch.zeros(num_envs, dtype=torch.bool)
         episode = torch.zeros(num_envs, dtype=torch.long)
-        for step in range(1, episodes * (env.max_step + 1) + 1):
+        for step in range(1, episodes * (env.max_step + 2)):
             resetting = done if next_step else torch.zeros_like(done)
             state, reward, terminal, truncate, info = env.step(policy(state, info.get("action_mask")))
             reward = reward.reshape(num_envs, -1).mean(dim=1).cpu().double()
@@ -218,6 +247,8 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
             episode = (episode + done).clamp_(max=episodes)
             if int(episode.min()) == episodes:
                 break
+        else:
+            warnings.warn(f"{env.env_name} overran its max_step {env.max_step} in evaluation", stacklevel=2)
     returns, lengths = totals[:, :episodes].reshape(2, -1).numpy()
     return returns[lengths > 0], lengths[lengths > 0]
 
@@ -253,7 +284,7 @@ def _check_finite(name: str, tensor: Tensor, step: int, env: Any) -> None:
 
 def get_rewards_and_steps(env: Any, actor: Any, if_render: bool = False) -> tuple[float, int]:
     """Return and length (steps) of one greedy episode of a single environment; actor: a module or an agent."""
-    returns, lengths = play_greedily(as_vec_env(env), actor, episodes=1)
+    returns, lengths = play_greedily(as_vec_env(env), actor, episodes=1, watch=env.render if if_render else None)
     return float(returns[0]), int(lengths[0])
 
 

@@ -92,3 +92,31 @@ def _draw_return(
     panel.legend(
         loc="lower left", bbox_to_anchor=(0, 1), ncols=4, frameon=False, fontsize=9, borderpad=0.2, borderaxespad=0.3
     )
+
+
+class Film:
+    """Images of an episode, taken step by step; of a long one only every second, fourth, ... step is kept."""
+
+    max_frames = 400
+
+    def __init__(self, env: Any) -> None:
+        self.env, self.step, self.stride = env, 0, 1
+        self.frames: list[np.ndarray] = []
+
+    def take(self) -> None:
+        """Raises ValueError if the environment renders no image."""
+        if self.step % self.stride == 0:
+            frame = self.env.render()
+            if not isinstance(frame, np.ndarray):
+                raise ValueError(f"{self.env.env_name} renders no images (render_mode='rgb_array')")
+            self.frames.append(frame)
+            if len(self.frames) == self.max_frames:
+                self.frames, self.stride = self.frames[::2], 2 * self.stride
+        self.step += 1
+
+    def save(self, path: str) -> None:
+        """Write an endless animation, 25 images a second."""
+        from PIL import Image
+
+        first, *others = map(Image.fromarray, self.frames)
+        first.save(path, save_all=True, append_images=others, duration=40, loop=0)
