@@ -1,6 +1,6 @@
 """Speed and memory against Stable-Baselines3, as ratios measured in turn in one run, with one thread.
 
-    python benchmarks/speed.py                        # everything, about fifteen minutes
+    python benchmarks/speed.py                        # everything, about ten minutes
     python benchmarks/speed.py --only updates --repeats 11
     python benchmarks/speed.py --only ppo memory
 
@@ -148,7 +148,7 @@ OUR_PPO = {
         "learning_rate": 3e-4, "if_norm_state": True, "if_norm_reward": True,
     },
 }  # fmt: skip
-PPO_STEPS = {"CartPole-v1": 20_480, "Hopper-v5": 10_240}
+PPO_STEPS = {"CartPole-v1": 40_960, "Hopper-v5": 10_240}
 # rl-baselines3-zoo, hyperparams/ppo.yml (Hopper: its v4 entry), as known; learning rates and clip ranges that the zoo
 # anneals stand at their first value, which costs the same time.
 ZOO_PPO: dict[str, dict[str, Any]] = {
@@ -178,14 +178,17 @@ def sb3_with_ours(task: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+Mark = tuple[float, int]  # when, and after how many environment steps (reset rows are none)
+
+
 class RolloutClock:
-    """A callback of train_agent: notes the time at the end of each rollout."""
+    """A callback of train_agent: a mark at the end of each rollout."""
 
     def __init__(self) -> None:
-        self.times: list[float] = []
+        self.marks: list[Mark] = []
 
     def on_rollout(self, run: Any) -> None:
-        self.times.append(time.perf_counter())
+        self.marks.append((time.perf_counter(), run.total_step))
 
 
 class SB3RolloutClock(callbacks.BaseCallback):
@@ -193,18 +196,19 @@ class SB3RolloutClock(callbacks.BaseCallback):
 
     def __init__(self) -> None:
         super().__init__()
-        self.times: list[float] = []
+        self.marks: list[Mark] = []
 
     def _on_rollout_end(self) -> None:
-        self.times.append(time.perf_counter())
+        self.marks.append((time.perf_counter(), self.num_timesteps))
 
     def _on_step(self) -> bool:
         return True
 
 
-def steps_per_second(times: list[float], steps_per_rollout: int) -> float:
+def steps_per_second(marks: list[Mark]) -> float:
     """From the end of the first rollout to the end of the last: start-up and final saving are not counted."""
-    return (len(times) - 1) * steps_per_rollout / (times[-1] - times[0])
+    (start, first), *_, (end, last) = marks
+    return (last - first) / (end - start)
 
 
 def our_ppo(task: str, steps: int) -> Rate:
@@ -218,7 +222,7 @@ def our_ppo(task: str, steps: int) -> Rate:
             args.cwd, args.num_threads, args.callbacks = cwd, 1, (clock,)
             with contextlib.redirect_stdout(console):
                 train_agent(args, if_single_process=True)
-        return steps_per_second(clock.times, settings["num_envs"] * settings["horizon_len"])
+        return steps_per_second(clock.marks)
 
     return rate
 
@@ -234,7 +238,7 @@ def sb3_ppo(task: str, steps: int, settings: dict[str, Any]) -> Rate:
         clock = SB3RolloutClock()
         sb3.PPO("MlpPolicy", env, device="cpu", seed=0, **settings).learn(steps, callback=clock)
         env.close()
-        return steps_per_second(clock.times, num_envs * settings["n_steps"])
+        return steps_per_second(clock.marks)
 
     return rate
 
@@ -268,7 +272,7 @@ def compare_memory() -> list[dict[str, Any]]:
         args = Config(elegantrl.agents.AgentSAC, task)
         ours = ReplayBuffer(size, args.state_dim, args.action_dim, gpu_id=-1, num_seqs=1, if_discrete=False, args=args)
         theirs = buffers.ReplayBuffer(size, env.observation_space, env.action_space, device="cpu")
-        tensors = [x for x in vars(ours).values() if isinstance(x, torch.Tensor)]
+        tensors = [x for x in (*vars(ours).values(), *ours.columns.values()) if isinstance(x, torch.Tensor)]
         arrays = [x for x in vars(theirs).values() if isinstance(x, np.ndarray)]
         our_bytes = sum(x.numel() * x.element_size() for x in tensors) / size
         rows.append({"task": task, "ours": our_bytes, "sb3": sum(x.nbytes for x in arrays) / size})
@@ -362,7 +366,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = ("updates", "ppo", "memory")
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2.0, help="of Stable-Baselines3's updates per repeat")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
