@@ -12,9 +12,8 @@ import torch
 
 KEPT_RUNS = 3
 MARKERS = ("recorder.json", "checkpoint.pth")  # their presence tells a run of this library from a user's networks
-NETWORKS = "act|cri|alpha|alpha_log|mixer"
 RUN_FILE = re.compile(
-    rf"({NETWORKS}|actor|checkpoint)\.pth|({NETWORKS})_(target|optimizer)\.pth"
+    r"(act|actor|cri|checkpoint)\.pth|(act|cri)_(target|optimizer)\.pth"
     r"|actor\.pt|actor__\d{12}(_-?\d+\.\d{3})?\.pt|render_\d{12}\.gif"
     r"|recorder\.(npy|json)|(plot_learning_curve|LearningCurve)\.jpg"
     r"|tensorboard/events\.out\.tfevents\..+"

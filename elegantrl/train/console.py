@@ -24,7 +24,7 @@ class Console:
 
     def progress(self, total_step: int) -> None:
         if self.bar is not None:
-            self.bar.update(total_step - self.bar.n)
+            self.bar.update(min(total_step, self.bar.total or total_step) - self.bar.n)
 
     def table_row(self, row: dict[str, float], elapsed: float, is_best: bool) -> None:
         """Print `row` (name -> value), a star behind a new best avgR, and the header if it is new or has changed."""
@@ -72,4 +72,4 @@ def _progress_bar(break_step: float) -> Any:
     except ImportError:
         return None
     total = int(break_step) if break_step < 1e15 else None
-    return tqdm(total=total, unit="step", unit_scale=True, dynamic_ncols=True, leave=False)
+    return tqdm(total=total, unit=" steps", unit_scale=True, dynamic_ncols=True, leave=False)

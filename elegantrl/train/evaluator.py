@@ -154,11 +154,11 @@ class Evaluator:
         """One greedy episode on an environment of its own as `render_{step}.gif`; a failure is only told."""
         args = self.args
         env_class = args.eval_env_class or args.env_class
-        env_args = {**(args.eval_env_args or args.env_args or {}), "num_envs": 1, "render_mode": "rgb_array"}
+        env_args = {"env_name": args.env_name, **(args.env_args or {}), **(args.eval_env_args or {})}
         try:
             if is_instance(env_class):
                 raise ValueError("env_class is an environment already in use, a class or an id is needed")
-            env = make_env(env_class, env_args)
+            env = make_env(env_class, {**env_args, "num_envs": 1, "render_mode": "rgb_array"})
             seed = args.seed_for("evaluate", len(self.records.rows))
             film = Film(env)
             play_greedily(as_vec_env(env, args.device), agent, episodes=1, seed=seed, watch=film.take)
