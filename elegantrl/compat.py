@@ -3,32 +3,41 @@
 from __future__ import annotations
 
 import importlib
+import math
 import sys
 import warnings
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import Any
 
 OLD_SETTINGS = {
-    "target_step": "horizon_len",
-    "max_memo": "buffer_size",
-    "replay_buffer_size": "buffer_size",
-    "worker_num": "num_workers",
-    "thread_num": "num_threads",
-    "seed": "random_seed",
-    "env_num": "num_envs",
+    "agent": "agent_class",
     "env": "env_class",
     "env_func": "env_class",
     "eval_env": "eval_env_class",
     "eval_env_func": "eval_env_class",
-    "agent": "agent_class",
-    "target_return": "break_score",
-    "if_use_vtrace": "if_use_v_trace",
+    "env_num": "num_envs",
+    "net_dim": "net_dims",
+    "num_layer": "net_dims",
+    "layer_num": "net_dims",
+    "target_step": "horizon_len",
+    "max_memo": "buffer_size",
+    "replay_buffer_size": "buffer_size",
     "explore_noise": "explore_noise_std",
+    "if_use_vtrace": "if_use_v_trace",
+    "if_per_or_gae": "if_use_per",
+    "if_use_gae": "lambda_gae_adv",
+    "h_term_lambda": "lambda_h_term",
+    "learner_gpus": "gpu_id",
+    "worker_num": "num_workers",
+    "thread_num": "num_threads",
+    "seed": "random_seed",
+    "target_return": "break_score",
+    "if_allow_break": "break_score",
     "eval_times1": "eval_times",
     "eval_times2": "eval_times",
-    "h_term_lambda": "lambda_h_term",
 }
 
 OLD_MODULES = {
@@ -43,6 +52,42 @@ OLD_MODULES = {
 
 def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
     warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=stacklevel)
+
+
+def translate(args: Any, name: str, value: Any) -> dict[str, Any]:
+    """What setting `name` means today: {today's name: value}. args: the Config, for what it holds already."""
+    match name:
+        case "net_dim":  # width and number of layers each keep what the other one said
+            return {"net_dims": (value,) * len(args.net_dims)}
+        case "num_layer" | "layer_num":
+            return {"net_dims": args.net_dims[:1] * value}
+        case "learner_gpus":
+            ids = (value,) if isinstance(value, int) else tuple(value)
+            return {"gpu_id": ids[0], "learner_gpu_ids": ids if len(ids) > 1 else ()}
+        case "if_allow_break":
+            args._may_break = bool(value)
+            return {} if value else {"break_score": math.inf}
+        case "target_return":
+            return {"break_score": value if getattr(args, "_may_break", True) else math.inf}
+        case "if_per_or_gae":  # PER off-policy; on-policy GAE, which is always on
+            return {} if args.if_off_policy is False else {"if_use_per": value}
+        case "if_use_gae":
+            return {}
+    return {OLD_SETTINGS[name]: value}
+
+
+def read_older(args: Any, name: str) -> Any:
+    """The value of an older setting."""
+    match name:
+        case "net_dim":
+            return args.net_dims[0]
+        case "num_layer" | "layer_num":
+            return len(args.net_dims)
+        case "if_allow_break":
+            return args.break_score < math.inf
+        case "if_use_gae":
+            return True
+    return getattr(args, OLD_SETTINGS[name])
 
 
 class _KeepsClasses(ModuleType):

@@ -68,20 +68,22 @@ class GymEnv(gym.Env):
 
         space, dim = _own_space(env, "action_space", "action_dim")
         dim = given.get("action_dim") if dim is None else dim
-        if space is None and dim is None:
+        if space is not None:
+            self.codec = ActionCodec.from_space(space)
+        elif dim is not None:
+            self.codec = ActionCodec.plain(dim, _find(env, "if_discrete", given.get("if_discrete", False)))
+        else:
             raise ValueError(f"{self.env_name} has no action_space and no action_dim")
-        if_discrete = _find(env, "if_discrete", given.get("if_discrete", False))
-        self.codec = ActionCodec.plain(dim, if_discrete) if space is None else ActionCodec.from_space(space)
         self.action_dim, self.if_discrete = self.codec.action_dim, self.codec.if_discrete
         self.action_space = space if isinstance(space, gym.Space) else self.codec.to_space()
+        self._reset_keywords = tuple(kwargs_filter(env.reset, {"seed": None, "options": None}))
         self._steps = 0
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[NDArray, dict]:
-        keywords = {"seed": seed} if options is None else {"seed": seed, "options": options}
-        keywords = kwargs_filter(self.env.reset, keywords)
-        if seed is not None and "seed" not in keywords and hasattr(self.env, "seed"):
+        if seed is not None and "seed" not in self._reset_keywords and hasattr(self.env, "seed"):
             self.env.seed(seed)  # the old interface
-        result = self.env.reset(**keywords)
+        given = {"seed": seed, "options": options}
+        result = self.env.reset(**{name: given[name] for name in self._reset_keywords if given[name] is not None})
         is_new = isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], dict)
         state, info = result if is_new else (result, {})
         self._steps = 0
@@ -205,7 +207,7 @@ def _registered_id(env_id: str) -> str:
     if not versions:
         return env_id  # gym.make has the better message
     newest = f"{base}-v{max(versions)}"
-    warnings.warn(f"{env_id} is not registered, {newest} is used", stacklevel=2)
+    warnings.warn(f"{env_id} is not registered, {newest} is used", stacklevel=5)
     return newest
 
 

@@ -5,6 +5,7 @@ Spaces are recognised by class name and attributes, so that those of the old `gy
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium as gym
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_JOINT_ACTIONS = 2**16
+ONE = np.float32(1)  # NumPy is faster with its own scalars
 
 
 class ActionCodec:
@@ -37,15 +39,20 @@ class ActionCodec:
         self.low, self.high, self.nvec, self.start = low, high, nvec, start
         self.if_discrete = nvec is not None
         if nvec is not None:
-            self.action_dim = int(np.prod(nvec, dtype=np.float64))  # float: a product of integers would wrap
+            self.action_dim = math.prod(nvec)
             if self.action_dim > MAX_JOINT_ACTIONS:
                 raise ValueError(f"{nvec} choices make {self.action_dim} joint actions, more than {MAX_JOINT_ACTIONS}")
-            self._offset = np.reshape(start or 0, self.shape if start else ()).astype(self.dtype)
-            self._is_plain = not self._offset.any()
+            self._offset: Any = np.reshape(start or [0] * len(nvec), self.shape).astype(self.dtype)
+            self._is_plain = not self.shape and not self._offset.any()
         else:
-            self.action_dim = len(low or ())
-            self._scale, self._offset = _affine(np.asarray(low, np.float64), np.asarray(high, np.float64))
-            self._is_plain = bool((self._scale == 1).all() and not self._offset.any() and self.dtype == np.float32)
+            self._low, self._high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+            self.action_dim = self._low.size
+            scale, offset = _affine(self._low, self._high)
+            self._overshoots = bool(((offset + scale > self._high) | (offset - scale < self._low)).any())  # by rounding
+            is_uniform = self.action_dim > 0 and bool((scale == scale[0]).all() and (offset == offset[0]).all())
+            self._scale: Any = scale[0] if is_uniform else scale  # scalars are faster
+            self._offset = offset[0] if is_uniform else offset
+            self._is_plain = self.dtype == np.float32 and not offset.any() and bool((scale == 1).all())
             self._is_integer = np.issubdtype(self.dtype, np.integer)
 
     @classmethod
@@ -73,14 +80,16 @@ class ActionCodec:
         return cls((action_dim,), "float32", [-1.0] * action_dim, [1.0] * action_dim)
 
     def decode(self, action: NDArray) -> NDArray:
-        """(N, A) float, clamped to [-1, 1], or (N,) index -> (N, *shape) of the space's dtype, in a new array."""
+        """(N, A) float, clamped to [-1, 1], or (N,) index -> (N, *shape) of the space's dtype."""
         if self.nvec is not None:
             if self.shape:
                 action = np.stack(np.unravel_index(action, self.nvec), axis=-1).reshape(-1, *self.shape)
-            return action if self._is_plain and not self.shape else (action + self._offset).astype(self.dtype)
-        action = np.minimum(np.maximum(action, -1.0), 1.0)  # half the time of np.clip on small arrays
+            return action if self._is_plain else (action + self._offset).astype(self.dtype)
+        action = np.minimum(np.maximum(action, -ONE), ONE)  # half the time of np.clip on small arrays
         if not self._is_plain:
-            action = action * self._scale + self._offset  # float64, so that no bound is passed by rounding
+            action = action * self._scale + self._offset  # in float64
+            if self._overshoots:
+                action = np.clip(action, self._low, self._high)
             action = (np.rint(action) if self._is_integer else action).astype(self.dtype)
         return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
 
@@ -97,7 +106,7 @@ class ActionCodec:
     def to_space(self) -> gym.Space:
         """The environment's action space, as one of Gymnasium's."""
         if self.nvec is None:
-            low, high = (np.reshape(bound, self.shape).astype(self.dtype) for bound in (self.low, self.high))
+            low, high = (bound.reshape(self.shape).astype(self.dtype) for bound in (self._low, self._high))
             return gym.spaces.Box(low, high, self.shape, self.dtype.type)
         if not self.shape:
             return gym.spaces.Discrete(self.action_dim, start=int(self._offset))
@@ -105,8 +114,8 @@ class ActionCodec:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for a checkpoint."""
-        bounds = {"low": self.low, "high": self.high, "nvec": self.nvec, "start": self.start}
-        return {"shape": list(self.shape), "dtype": self.dtype.name, **bounds}
+        kind = {"nvec": self.nvec, "start": self.start} if self.if_discrete else {"low": self.low, "high": self.high}
+        return {"shape": list(self.shape), "dtype": self.dtype.name, **kind}
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> ActionCodec:
@@ -118,12 +127,11 @@ def _flat(values: Any, kind: type) -> list:
 
 
 def _affine(low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
-    """Bounds (A,) -> scale (A,), offset (A,). The largest float32 counts as infinity, as old spaces wrote it."""
+    """Bounds (A,) -> scale (A,), offset (A,) of the map. The largest float32 counts as infinity, as in old spaces."""
     largest = float(np.finfo(np.float32).max)
     has_low, has_high = low > -largest, high < largest
     low, high = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
     both = has_low & has_high
     scale = np.where(both, high / 2 - low / 2, 1.0)
     offset = np.where(both, high / 2 + low / 2, np.where(has_low, low + 1, np.where(has_high, high - 1, 0.0)))
-    outside = both & ((offset + scale > high) | (offset - scale < low))  # by one unit in the last place
-    return np.where(outside, np.nextafter(scale, 0.0), scale), offset
+    return scale, offset

@@ -28,9 +28,8 @@ class SerialEnvs:
         self.shape, self.dtype = (len(envs), *(space.shape or ())), space.dtype
 
     def reset(self, seed: int | list[int] | None = None) -> tuple[NDArray, dict]:
-        seeds = [None] * len(self.envs) if seed is None else seed
-        if isinstance(seeds, int):
-            seeds = range(seeds, seeds + len(self.envs))
+        count = range(len(self.envs))
+        seeds = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in count]
         states, infos = zip(*(env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=True)), strict=True)
         self.ended = [False] * len(self.envs)
         self.has_mask = "action_mask" in infos[0]
@@ -88,16 +87,15 @@ class GymVecEnv:
         return self._tensor(state), self._info(info)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
-        action = self.codec.decode(action.cpu().numpy())
-        state, reward, terminal, truncate, info = self.vec_env.step(action)
-        reward = self._tensor(np.asarray(reward, np.float32))
-        return self._tensor(state), reward, self._tensor(terminal), self._tensor(truncate), self._info(info)
+        state, reward, terminal, truncate, info = self.vec_env.step(self.codec.decode(action.cpu().numpy()))
+        rewards = self._tensor(np.asarray(reward, np.float32))
+        return self._tensor(state), rewards, self._tensor(terminal), self._tensor(truncate), self._info(info)
 
     def _tensor(self, array: NDArray) -> Tensor:
         return torch.from_numpy(array) if self._is_cpu else torch.from_numpy(array).to(self.device)
 
     def _info(self, info: dict[str, Any]) -> dict[str, Any]:
-        return {"action_mask": self._tensor(info["action_mask"].astype(bool))} if "action_mask" in info else {}
+        return {"action_mask": self._tensor(info["action_mask"].astype(bool))} if "action_mask" in info else info
 
     def close(self) -> None:
         self.vec_env.close()

@@ -7,18 +7,17 @@ import difflib
 import math
 import warnings
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..compat import OLD_SETTINGS, warn_renamed
+from ..compat import OLD_SETTINGS, read_older, translate, warn_renamed
 from ..device import device_of
-from ..envs import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env, vectorise
+from ..envs import ENV_ATTRIBUTES, ActionCodec, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env, vectorise
 
 __all__ = [
     "Arguments",
@@ -30,6 +29,9 @@ __all__ = [
     "kwargs_filter",
 ]
 PROBED = (*ENV_ATTRIBUTES, "state_dtype", "codec")  # what the environment says unless the user does
+WHOLE = ("num_envs", "max_step", "action_dim", "num_threads")  # whole numbers without a default
+POSITIVE = (*WHOLE, "horizon_len", "batch_size", "buffer_size", "eval_per_step")
+MAY_BE_NEGATIVE = ("gpu_id", "break_score", "target_entropy")
 
 
 @dataclass
@@ -57,7 +59,7 @@ class RunSettings:
     checkpoint_per_step: int = 0  # environment steps between checkpoints; 0: at the end only
     eval_times: int = 8  # episodes of one evaluation
     eval_per_step: int = 20_000  # environment steps between evaluations
-    eval_gap: float = 0  # least seconds between evaluations
+    eval_gap: float = 0.0  # least seconds between evaluations
     eval_env_class: Any = None  # None: env_class
     eval_env_args: dict | None = None  # None: env_args
     eval_record_step: int = 0  # after so many steps, record an episode as a picture; 0: never
@@ -67,7 +69,7 @@ class RunSettings:
     per_beta: float = 0.4  # exponent of the importance weights at the start
     callbacks: Sequence[Any] = ()  # objects with on_rollout, on_update, on_evaluate, on_end
     max_restarts: int = 0  # of a worker that failed
-    worker_timeout: float = 300  # seconds without a sign of life until a worker counts as hung
+    worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
     worker_lag: int = 0  # rollouts that a worker may be behind the learner
 
 
@@ -85,101 +87,103 @@ class Config:
     def __init__(self, agent_class: Any = None, env_class: Any = None, env_args: dict | None = None, **settings: Any):
         self._from_env: set[str] = set()  # names in vars(self) that the environment said
         given = {"agent_class": agent_class, "env_class": env_class, "env_args": env_args}
-        for name, value in {**{k: v for k, v in given.items() if v is not None}, **settings}.items():
-            if not self._knows(name):
+        settings = {**{name: value for name, value in given.items() if value is not None}, **settings}
+        for name in sorted(settings, key=lambda name: name not in ("agent_class", "agent")):
+            if name not in self._known():
                 raise TypeError(f"{type(self).__name__} has no setting {name!r}{self._nearest(name)}")
-            setattr(self, name, value)
+            setattr(self, name, settings[name])
 
     # looking up and storing
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        if name in OLD_SETTINGS or name in _OLD_GET:
-            warn_renamed(name, OLD_SETTINGS.get(name, "net_dims"))
-            return _OLD_GET[name](self) if name in _OLD_GET else getattr(self, OLD_SETTINGS[name])
+        if name in OLD_SETTINGS:
+            warn_renamed(name, OLD_SETTINGS[name])
+            return read_older(self, name)
         if name in PROBED and (self.env_class is not None or self.env_args):
             return self._ask_environment(name)
-        if name in (hyper_parameters := self._hyper_parameters()):
-            return hyper_parameters[name]
+        if name in (defaults := self._hyper_parameters()):
+            return defaults[name]
+        if name in PROBED:
+            raise AttributeError(f"{name} is not set, and there is no environment to ask: set env_class")
         if name == "cwd":
-            agent = self.agent_class.__name__.removeprefix("Agent") if self.agent_class else None
-            return f"./{self.env_name}_{agent}_{self.random_seed}".replace("/", "_").replace("._", "./", 1)
+            env_name, agent = self.env_name.replace("/", "_"), getattr(self.agent_class, "__name__", "")
+            return f"./{env_name}_{agent.removeprefix('Agent')}_{self.random_seed}"
         if name in RUN_DEFAULTS:
             return RUN_DEFAULTS[name]
-        if name == "num_envs":
-            return 1
         if name == "if_off_policy":
-            return self.agent_class.if_off_policy
+            return getattr(self.agent_class, name, None)
         raise AttributeError(f"{type(self).__name__} has no setting {name!r}{self._nearest(name)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
-            return super().__setattr__(name, value)
-        if name in OLD_SETTINGS or name in _OLD_SET:
-            return _set_older(self, name, value)
-        if name == "agent_class" and value is not None and not isinstance(value, type):
-            value = type(value)
-        if name in ("env_class", "env_args"):
-            for stale in self._from_env:
-                self.__dict__.pop(stale, None)
-            self._from_env.clear()
-        elif name == "if_off_policy":
-            return None  # the agent class knows
-        elif not self._knows(name) and self.agent_class is not None:
-            warnings.warn(f"{name!r} is no setting of this run{self._nearest(name)}; it is kept", stacklevel=2)
-        self._from_env.discard(name)
-        super().__setattr__(name, self._checked(name, value))
-        return None
+            super().__setattr__(name, value)
+        elif name in OLD_SETTINGS:
+            warn_renamed(name, OLD_SETTINGS[name])
+            for new_name, new_value in translate(self, name, value).items():
+                setattr(self, new_name, new_value)
+        elif name != "if_off_policy":  # that is the agent's to say
+            if self.agent_class is not None and name not in self._known():
+                warnings.warn(f"{name!r} is no setting of this run{self._nearest(name)}; it is kept", stacklevel=2)
+            self._from_env.discard(name)
+            super().__setattr__(name, self._checked(name, value))
+            if name in ("env_class", "env_args"):  # what the one before said is void
+                for stale in self._from_env:
+                    del self.__dict__[stale]
+                self._from_env = set()
+            elif name == "agent_class":  # what was set before can be checked now
+                for other in self.__dict__.keys() - RUN_DEFAULTS.keys() - self._from_env:
+                    setattr(self, other, self.__dict__[other])
 
     def _hyper_parameters(self) -> dict[str, Any]:
-        agent_class = self.__dict__.get("agent_class")
+        agent_class: Any = self.__dict__.get("agent_class")
         if not hasattr(agent_class, "hyper_parameters"):
-            from ..agents import AgentBase  # here, so that importing a Config does not import every agent
+            from ..agents import AgentBase  # here, so that config alone does not import every agent
 
             agent_class = AgentBase
         return agent_class.hyper_parameters()
 
     def _known(self) -> set[str]:
-        return {*RUN_DEFAULTS, *PROBED, "if_off_policy", *self._hyper_parameters()}
-
-    def _knows(self, name: str) -> bool:
-        return name in self._known() or name in OLD_SETTINGS or name in _OLD_SET
+        return {*RUN_DEFAULTS, *PROBED, *OLD_SETTINGS, "if_off_policy", *self._hyper_parameters()}
 
     def _nearest(self, name: str) -> str:
-        near = difflib.get_close_matches(name, [*self._known(), *OLD_SETTINGS, *_OLD_SET], 1)
+        near = difflib.get_close_matches(name, self._known(), 1)
         return f", did you mean {near[0]!r}?" if near else ""
 
     def _checked(self, name: str, value: Any) -> Any:
         """The value in the type of its default. ValueError: it has another type, or is below zero."""
-        if name == "net_dims":
-            dims = (value,) if isinstance(value, Integral) else value
-            if not isinstance(dims, Sequence) or not all(isinstance(d, Integral) and d > 0 for d in dims):
-                raise ValueError(f"net_dims={value!r}: a positive integer, or a list or tuple of them, is needed")
-            return tuple(int(d) for d in dims)
-        default = self._hyper_parameters().get(name, RUN_DEFAULTS.get(name))
+        if name == "agent_class":
+            return value if value is None or isinstance(value, type) else type(value)
+        if name in ("net_dims", "state_dim"):
+            dims = (value,) if isinstance(value, int | np.integer) else value
+            if not isinstance(dims, Sequence) or not all(isinstance(d, int | np.integer) and d > 0 for d in dims):
+                raise ValueError(f"{name}={value!r}: a positive integer, or a list or tuple of them, is needed")
+            return int(value) if name == "state_dim" and dims is not value else tuple(map(int, dims))
+        default = self._hyper_parameters().get(name, RUN_DEFAULTS.get(name, 0 if name in WHOLE else None))
         if isinstance(default, bool):
             if value not in (True, False):
                 raise ValueError(f"{name}={value!r}: True or False is needed")
             return bool(value)
-        if not isinstance(default, int | float) and name not in ("num_envs", "max_step", "action_dim", "num_threads"):
-            return value
-        is_float, may_be_below_zero = isinstance(default, float), name in ("gpu_id", "break_score", "target_entropy")
-        if not isinstance(value, Real):
-            if value is None or (is_float and not isinstance(value, str | Sequence | dict | Tensor)):
-                return value  # None: the agent's own rule; an object: a schedule
+        if value is None or callable(value) or not isinstance(default, int | float):
+            return value  # None is the agent's own rule, a callable is a schedule
+        if not isinstance(value, int | float | np.number):
             raise ValueError(f"{name}={value!r}: a number is needed")
-        if math.isnan(value) or (value < 0 and not may_be_below_zero):
-            raise ValueError(f"{name}={value!r}: a number from 0 on is needed")
-        is_whole = not is_float or (name == "break_step" and math.isfinite(value))
-        if is_whole and value != int(value):
+        least = 1 if name in POSITIVE else -math.inf if name in MAY_BE_NEGATIVE else 0
+        if not value >= least:
+            raise ValueError(f"{name}={value!r}: at least {least} is needed")
+        if isinstance(default, float) and (name != "break_step" or value == math.inf):
+            return float(value)
+        if value != int(value):
             raise ValueError(f"{name}={value!r}: a whole number is needed")
-        return int(value) if is_whole else float(value)
+        return int(value)
 
     # the environment
 
     def _ask_environment(self, name: str) -> Any:
         value = (self.env_args or {}).get(name)
+        if value is None and name == "num_envs":  # nothing needs to be built to know
+            value = getattr(self.env_class, name, 1) if is_instance(self.env_class) else 1
         if value is None:
             env = make_env(self.env_class, self._env_args(), self.gpu_id)
             self._learn_from(env)
@@ -187,22 +191,22 @@ class Config:
                 env.close()
             return self.__dict__[name]
         self._from_env.add(name)
-        self.__dict__[name] = value = self._checked(name, value)
-        return value
+        self.__dict__[name] = self._checked(name, value)
+        return self.__dict__[name]
 
     def _learn_from(self, env: Any) -> None:
-        """Stores what `env` says. ValueError: the user said something else."""
+        """Stores what `env` says, where the user did not. ValueError: the user said something else."""
         said = {name: getattr(env, name) for name in PROBED if name != "num_envs"}
-        given = {**(self.env_args or {}), **self.__dict__}
+        given = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
+        given = {name: given.get(name, said[name]) for name in said}
         names = ("state_dim", "action_dim", "if_discrete", "max_step")
-        wrong = [n for n in names if given.get(n) is not None and np.any(np.ravel(given[n]) != np.ravel(said[n]))]
+        wrong = [name for name in names if not np.array_equal(np.ravel(given[name]), np.ravel(said[name]))]
         if wrong:
             lines = "; ".join(f"{n} is {said[n]!r}, not {given[n]!r}" for n in wrong)
             raise ValueError(f"the settings contradict the environment {env.env_name}: {lines}")
-        for name, value in {**said, "num_envs": 1}.items():
-            if name not in self.__dict__:
-                self.__dict__[name] = (self.env_args or {}).get(name, value)
-                self._from_env.add(name)
+        new = given.keys() - self.__dict__.keys()
+        self.__dict__.update({name: given[name] for name in new})
+        self._from_env |= new
 
     def _env_args(self, if_eval: bool = False) -> dict[str, Any]:
         set_here = {n: self.__dict__[n] for n in ENV_ATTRIBUTES if n in self.__dict__ and n not in self._from_env}
@@ -215,12 +219,11 @@ class Config:
         return device_of(self.gpu_id)
 
     def init_before_training(self) -> None:
-        """Asks the environment for all it says and settles `cwd`. ValueError: something is missing or contradictory."""
+        """Asks the environment for all it says. ValueError: something is missing or contradictory."""
         if self.agent_class is None or (self.env_class is None and not self.env_args):
             raise ValueError("a run needs an agent_class, and an env_class or env_args with an env_name")
         for name in PROBED:
             getattr(self, name)
-        self.cwd = self.cwd
 
     def seed_for(self, *key: str | int) -> int:
         """A seed for one purpose, such as ("worker", 0) or ("evaluate", 3), that shares nothing with other purposes."""
@@ -233,15 +236,16 @@ class Config:
 
     def _settled(self) -> dict[str, tuple[Any, str]]:
         """name -> (value, who said so)."""
-        sources = {}
-        for name in [*RUN_DEFAULTS, *PROBED, *self._hyper_parameters(), *self.__dict__]:
-            if name.startswith("_") or name in sources:
-                continue
-            value = getattr(self, name, None)
-            is_given = name in self.__dict__ and name not in self._from_env
-            by_default = "agent" if name in self._hyper_parameters() else "default"
-            sources[name] = value, "user" if is_given else "environment" if name in self._from_env else by_default
-        return sources
+        hyper_parameters, settled = self._hyper_parameters(), {}
+        for name in dict.fromkeys([*RUN_DEFAULTS, *PROBED, *hyper_parameters, *self.__dict__]):
+            if not name.startswith("_"):
+                value = getattr(self, name, None)  # asks the environment where that is needed
+                is_given = name in (self.env_args or {}) or name in self.__dict__.keys() - self._from_env
+                default = (
+                    "environment" if name in self._from_env else "agent" if name in hyper_parameters else "default"
+                )
+                settled[name] = (value, "user" if is_given else default)
+        return settled
 
     def __str__(self) -> str:
         rows = [(name, repr(_plain(value)), source) for name, (value, source) in self._settled().items()]
@@ -257,50 +261,32 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(map(_plain, value)) if type(value) in (list, tuple) else [*map(_plain, value)]
-    if hasattr(value, "to_dict"):
+        return [_plain(item) for item in value] if isinstance(value, list) else tuple(map(_plain, value))
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if isinstance(value, ActionCodec):
         return value.to_dict()
+    if type(value) in torch.serialization.get_safe_globals():  # such as a schedule
+        return value
     named = value if hasattr(value, "__qualname__") else type(value)
     return f"{named.__module__}:{named.__qualname__}"
 
 
 class Arguments(Config):
-    """Config under its older name and call styles: `Arguments(env, agent)`, `agent=`, `env=`, `env_func=`, in any order
-    of the first two, with agents as classes or instances."""
+    """Config under its older name and call styles: `Arguments(env, agent)` too, with classes or instances of both.
+
+    An environment's own `target_return` ends the run, as it did.
+    """
 
     def __init__(self, agent_class: Any = None, env_class: Any = None, env_args: dict | None = None, **settings: Any):
-        if is_instance(agent_class) or (hasattr(env_class, "update_net") and agent_class is not env_class):
+        if is_instance(agent_class) or hasattr(env_class, "update_net"):
             agent_class, env_class = env_class, agent_class
         super().__init__(agent_class, env_class, env_args, **settings)
 
-
-# Older settings that are more than another name. `net_dim` and `num_layer` each keep what the other one said.
-_OLD_GET: dict[str, Callable[[Config], Any]] = {
-    "net_dim": lambda args: args.net_dims[0],
-    "num_layer": lambda args: len(args.net_dims),
-    "layer_num": lambda args: len(args.net_dims),
-}
-_OLD_SET: dict[str, tuple[str, Callable[[Config, Any], dict[str, Any]]]] = {
-    "net_dim": ("net_dims", lambda args, dim: {"net_dims": (dim,) * len(args.net_dims)}),
-    "num_layer": ("net_dims", lambda args, num: {"net_dims": args.net_dims[:1] * num}),
-    "layer_num": ("net_dims", lambda args, num: {"net_dims": args.net_dims[:1] * num}),
-    "learner_gpus": ("gpu_id", lambda args, ids: _learner_gpus(ids)),
-    "if_allow_break": ("break_score", lambda args, may: {} if may else {"break_score": math.inf}),
-    "if_per_or_gae": ("if_use_per", lambda args, on: {"if_use_per": on} if args.if_off_policy else {}),
-    "if_use_gae": ("nothing (it is always on)", lambda args, on: {}),
-}
-
-
-def _learner_gpus(ids: int | Sequence[int]) -> dict[str, Any]:
-    ids = (ids,) if isinstance(ids, Integral) else tuple(ids)
-    return {"gpu_id": ids[0], "learner_gpu_ids": ids if len(ids) > 1 else ()}
-
-
-def _set_older(args: Config, name: str, value: Any) -> None:
-    new, translate = _OLD_SET.get(name) or (OLD_SETTINGS[name], None)
-    warn_renamed(name, new, stacklevel=4)
-    for new_name, new_value in (translate(args, value) if translate else {new: value}).items():
-        setattr(args, new_name, new_value)
+    def __getattr__(self, name: str) -> Any:
+        if name == "break_score" and is_instance(self.env_class):
+            return float(getattr(self.env_class, "target_return", math.inf))
+        return super().__getattr__(name)
 
 
 def build_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_id: int = -1) -> Any:
@@ -319,13 +305,23 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
 
     ValueError: the environment is not what `args` say.
     """
-    env_class = (args.eval_env_class if if_eval else None) or args.env_class
-    if if_eval and is_instance(env_class):
-        env_class = copy.deepcopy(env_class)  # evaluating the environment itself would cut the training episode
-    env = vectorise(env_class, args._env_args(if_eval), num_envs or args.num_envs, args.device)
+    env_class, num_envs = args.env_class, num_envs or args.num_envs
+    if if_eval:
+        env_class = args.eval_env_class or env_class
+        num_envs = int((args.eval_env_args or {}).get("num_envs") or min(num_envs, max(1, args.eval_times)))
+        if is_instance(env_class):  # evaluating the environment itself would cut the episode that it is in
+            env_class = _copy_of(env_class)
+    env = vectorise(env_class, args._env_args(if_eval), num_envs, args.device)
     if not if_eval:
         args._learn_from(env)
     return env
+
+
+def _copy_of(env: Any) -> Any:
+    try:
+        return copy.deepcopy(env)
+    except Exception as error:
+        raise ValueError(f"{env} cannot be copied for evaluation: give its class, or an eval_env_class") from error
 
 
 def get_gym_env_args(env: Any, if_print: bool = False) -> dict[str, Any]:
