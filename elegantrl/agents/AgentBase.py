@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from .. import storage
 from ..trajectory import Batch, Record, Rollout, Trajectory
-from .functional import Linear, at_progress, clip_by_norm, discounted_sums, gae, soft_update, weighted_mean
+from .functional import Linear, at_progress, clip_by_norm, discounted_sums, gae, lerp, soft_update, weighted_mean
 from .net import ActorBase, CriticBase, NetBase, Normaliser, Plain
 
 
@@ -101,6 +101,7 @@ class AgentBase:
         self.value_norm: Plain = Normaliser((), tau).to(self.device) if self.if_norm_value or tau else Plain()
         self.reward_norm: Plain = Normaliser().to(self.device) if self.if_norm_reward else Plain()
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
+        self.followers: dict[str, list[list[Tensor]]] = {}  # parameters of each target and of its network
         self.build_nets()
 
     @classmethod
@@ -130,6 +131,7 @@ class AgentBase:
         self.__dict__[name] = self.share(net.to(self.device))
         target = self.share(deepcopy(net).requires_grad_(False)) if name in self.target_nets else net
         self.__dict__[f"{name}_target"] = target
+        self.followers[name] = [list(target.parameters()), list(net.parameters())]
         self.__dict__[f"{name}_optimizer"] = self.build_optimizer(name, net)
 
     def share(self, net: nn.Module) -> nn.Module:
@@ -156,14 +158,14 @@ class AgentBase:
         """
         params = [p for group in optimizer.param_groups for p in group["params"]]
         grads = torch.autograd.grad(loss, params, allow_unused=True, materialize_grads=True)
-        norms, start = [], 0
+        total, start = torch.zeros((), device=self.device), 0
         for group in optimizer.param_groups:
             end = start + len(group["params"])
-            norms.append(clip_by_norm(grads[start:end], self.clip_grad_norm, group.get("members", 1)))
+            total += clip_by_norm(grads[start:end], self.clip_grad_norm, group.get("members", 1)).sum()
             start = end
         for p, grad in zip(params, grads, strict=True):
             p.grad = grad
-        optimizer.found_inf = 1.0 - torch.isfinite(torch.cat(norms)).all().float()  # type: ignore[attr-defined]
+        optimizer.found_inf = (total * 0 != 0).float()  # type: ignore[attr-defined]  # inf * 0 and NaN * 0 are NaN
         optimizer.step()
 
     optimizer_backward = minimize
@@ -439,7 +441,7 @@ class AgentOffPolicy(AgentBase):
                 f"{tuple(label.shape)}: expected (B,) or (K, B). Squeeze the critic's last axis."
             )
         td = q - label
-        loss = weighted_mean(self.td_loss(td / self.value_norm.std), batch.weight)  # (K,)
+        loss = weighted_mean(self.td_loss(self.value_norm.shrink(td)), batch.weight)  # (K,)
         self.minimize(self.cri_optimizer, loss.sum())
         self.value_norm.watch(label)
         self.update_count += 1
@@ -454,7 +456,7 @@ class AgentOffPolicy(AgentBase):
 
     def update_targets(self) -> None:
         for name in self.target_nets:
-            soft_update(getattr(self, f"{name}_target"), getattr(self, name), self.soft_update_tau)
+            lerp(*self.followers[name], self.soft_update_tau)
 
 
 class AgentOnPolicy(AgentBase):
@@ -545,7 +547,7 @@ class AgentOnPolicy(AgentBase):
                 f"The critic {type(self.cri).__name__} answers in shape {tuple(value.shape)}, the returns have shape "
                 f"{tuple(batch.returns.shape)}. Squeeze the critic's last axis."
             )
-        value_loss = weighted_mean(((value - batch.returns) / self.value_norm.std).square(), batch.weight)
+        value_loss = weighted_mean(self.value_norm.shrink(value - batch.returns).square(), batch.weight)
         self.minimize(self.cri_optimizer, value_loss)
         self.update_count += 1
         self.actor_count += 1

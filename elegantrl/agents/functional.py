@@ -91,9 +91,14 @@ def gaussian_entropy(log_std: Tensor) -> Tensor:
     return (log_std + (0.5 + LOG_SQRT_2PI)).sum(-1)
 
 
-def squash_logdet(u: Tensor) -> Tensor:
-    """log |d tanh(u) / du| summed over the action, arXiv:1801.01290 eq. 21, in a form that never overflows."""
-    return (2 * (math.log(2) - u - F.softplus(-2 * u))).sum(-1)
+def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """a = tanh(u) with u = mean + std * noise, and log pi(a), arXiv:1801.01290 eq. 21. (..., A) -> (..., A), (...)
+
+    log(1 - tanh(u)^2) = 2 (log 2 - u - softplus(-2u)), a form that never overflows. All terms are summed at once.
+    """
+    u = mean + log_std.exp() * noise
+    terms = 2 * (u + F.softplus(-2 * u)) - 0.5 * noise.square() - log_std
+    return u.tanh(), terms.sum(-1) - mean.shape[-1] * (LOG_SQRT_2PI + 2 * math.log(2))
 
 
 def mask_illegal(values: Tensor, action_mask: Tensor | None) -> Tensor:
@@ -108,11 +113,17 @@ def clip_by_norm(grads: Sequence[Tensor], max_norm: float, members: int = 1) -> 
     """
     norms = torch.cat([grad.reshape(members, -1) for grad in grads], dim=1).norm(dim=1)
     scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_(list(grads), [scale.view(-1, *[1] * (grad.dim() - 1)) for grad in grads])
+    torch._foreach_mul_(list(grads), [scale.view(-1, *[1] * (g.dim() - 1)) if members > 1 else scale[0] for g in grads])
     return norms
 
 
 @torch.no_grad()
 def soft_update(target: nn.Module, net: nn.Module, tau: float) -> None:
-    """target <- (1 - tau) * target + tau * net, in one call."""
-    torch._foreach_lerp_(list(target.parameters()), list(net.parameters()), tau)
+    """target <- (1 - tau) * target + tau * net."""
+    lerp(list(target.parameters()), list(net.parameters()), tau)
+
+
+@torch.no_grad()
+def lerp(targets: list[Tensor], sources: list[Tensor], tau: float) -> None:
+    """target <- (1 - tau) * target + tau * source for every pair, in one call."""
+    torch._foreach_lerp_(targets, sources, tau)

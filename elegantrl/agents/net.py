@@ -10,10 +10,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .functional import gaussian_entropy, gaussian_logprob, mask_illegal, squash_logdet
+from .functional import gaussian_entropy, gaussian_logprob, mask_illegal, squashed_gaussian
 
 Dims = Sequence[int]
 StateDim = int | tuple[int, ...]
@@ -132,6 +131,9 @@ class Plain(nn.Module):
     def restore(self, x: Tensor) -> Tensor:
         return x
 
+    def shrink(self, x: Tensor) -> Tensor:
+        return x
+
     def watch(self, x: Tensor) -> None:
         pass
 
@@ -165,6 +167,10 @@ class Normaliser(Plain):
     def restore(self, x: Tensor) -> Tensor:
         """The inverse of `forward` (without the clip)."""
         return x * self.std + self.mean
+
+    def shrink(self, x: Tensor) -> Tensor:
+        """A difference of values, in standard deviations."""
+        return x / self.std
 
     @torch.no_grad()
     def watch(self, x: Tensor) -> None:
@@ -344,10 +350,7 @@ class ActorSAC(ActorBase):
     def sample(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """An action (B, A) with gradient by reparametrisation, and its log-probability (B,)."""
         mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
-        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
-        noise = torch.randn_like(mean)
-        u = mean + log_std.exp() * noise
-        return u.tanh(), gaussian_logprob(noise, log_std) - squash_logdet(u)
+        return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), torch.randn_like(mean))
 
 
 class ActorPPO(ActorBase):

@@ -137,14 +137,14 @@ class ReplayBuffer:
         undones, weight = self.columns["undones"][index], self.columns["unmasks"][index].float()
         state_like = [name for name in STATE_LIKE if name in self.columns]
         return Batch(
-            **{name: self.columns[name][index] for name in state_like},
-            actions=self.columns["actions"][index],
+            **{name: self.columns[name].index_select(0, index) for name in state_like},
+            actions=self.columns["actions"].index_select(0, index),
             rewards=self.columns["rewards"][index],
             undones=undones,
             discount=gamma * undones,
             weight=weight if importance is None else weight * importance,
             index=index,
-            next=Record(**{name: self.columns[name][after] for name in state_like}),
+            next=Record(**{name: self.columns[name].index_select(0, after) for name in state_like}),
         )
 
     def feedback(self, batch: Batch, td: Tensor) -> None:
