@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from .. import storage
+from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import Linear, at_progress, clip_by_norm, discounted_sums, gae, lerp, soft_update, weighted_mean
 from .net import ActorBase, CriticBase, NetBase, Normaliser, Plain
@@ -82,7 +83,7 @@ class AgentBase:
         self.net_dims = (int(dims),) if isinstance(dims, int) else tuple(int(dim) for dim in dims)
         self.state_dim = tuple(state_dim) if isinstance(state_dim, tuple | list) else int(state_dim)
         self.action_dim = int(action_dim)
-        self.device = torch.device(f"cuda:{gpu_id}" if gpu_id >= 0 and torch.cuda.is_available() else "cpu")
+        self.device = device_of(gpu_id)
 
         self.progress = 0.0  # share of the run that is done, for schedules
         self.update_count = 0  # critic updates over the whole run

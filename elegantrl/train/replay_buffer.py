@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..device import device_of
 from ..trajectory import STATE_LIKE, Batch, Record, Trajectory
 
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
@@ -45,7 +46,7 @@ class ReplayBuffer:
         if_discrete: bool = False,
         args: Any = None,
     ):
-        self.device = torch.device(f"cuda:{gpu_id}" if gpu_id >= 0 and torch.cuda.is_available() else "cpu")
+        self.device = device_of(gpu_id)
         self.max_size, self.num_seqs = int(max_size), int(num_seqs)
         self.rows = self.max_size // self.num_seqs
         if self.rows < 2:

@@ -36,15 +36,14 @@ class Run:
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
-        if args.if_remove and not args.continue_train:
-            storage.set_aside_previous_run(args.cwd)
-        os.makedirs(args.cwd, exist_ok=True)
         seed_everything(args.seed_for("learner"))
         self.env = build_vec_env(args)
         self.eval_env = build_vec_env(args, if_eval=True)
         self.agent = build_agent(args)
         self.worker = Worker(self.env, self.agent, args)
         self.learner = Learner(self.agent, args)
+        if args.if_remove and not args.continue_train:  # not before everything above has been found right
+            storage.set_aside_previous_run(args.cwd)
         self.evaluator = Evaluator(args.cwd, self.eval_env, args, args.if_tensorboard)
 
     @property
