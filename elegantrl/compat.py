@@ -50,8 +50,9 @@ OLD_MODULES = {
 }
 
 
-def warn_renamed(old: str, new: str, stacklevel: int = 3) -> None:
-    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=stacklevel)
+def warn_renamed(old: str, new: str) -> None:
+    """Shown at the line that calls the function, or runs the import, that calls this one."""
+    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=3)
 
 
 def translate(args: Any, name: str, value: Any) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class _OldModules(MetaPathFinder, Loader):
     def exec_module(self, module: ModuleType) -> None:
         old = module.__name__
         new = OLD_MODULES.get(old) or self._agent_module(old) or ""
-        warn_renamed(old, new, stacklevel=7)  # above the frames of the import system
+        warn_renamed(old, new)
         if old.startswith("elegantrl.agents."):
             sys.modules["elegantrl.agents"].__class__ = _KeepsClasses
         sys.modules[old] = importlib.import_module(new)

@@ -41,7 +41,8 @@ class GymEnv(gym.Env):
 
         names = (_find(env, "env_name", None), getattr(self.spec, "id", None), given.get("env_name"))
         self.env_name = str(next(filter(None, names), type(env).__name__))
-        own_limit = getattr(self.spec, "max_episode_steps", None) or _find(env, "max_step", math.inf)
+        limits = (_find(env, "_max_episode_steps", None), _find(env, "max_step", None))  # TimeLimit's, the attribute
+        own_limit = next(filter(None, (*limits, getattr(self.spec, "max_episode_steps", None))), math.inf)
         wanted = given.get("max_step") or math.inf
         self._limit = wanted if wanted < own_limit else math.inf
         self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))

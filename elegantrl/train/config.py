@@ -61,7 +61,7 @@ class RunSettings:
     eval_per_step: int = 20_000  # environment steps between evaluations
     eval_gap: float = 0.0  # least seconds between evaluations
     eval_env_class: Any = None  # None: env_class
-    eval_env_args: dict | None = None  # None: env_args
+    eval_env_args: dict | None = None  # None: env_args; without an eval_env_class, only what differs from them
     eval_record_step: int = 0  # after so many steps, record an episode as a picture; 0: never
     if_tensorboard: bool = False  # write tensorboard/ as well
     if_use_per: bool = False  # prioritised replay
@@ -210,7 +210,10 @@ class Config:
 
     def _env_args(self, if_eval: bool = False) -> dict[str, Any]:
         set_here = {n: self.__dict__[n] for n in ENV_ATTRIBUTES if n in self.__dict__ and n not in self._from_env}
-        return {**(self.env_args or {}), **set_here, **((self.eval_env_args or {}) if if_eval else {})}
+        env_args = {**(self.env_args or {}), **set_here}
+        if not if_eval or self.eval_env_args is None:
+            return env_args
+        return {**(env_args if self.eval_env_class is None else {}), **self.eval_env_args}
 
     # for the parts of a run
 

@@ -1,0 +1,212 @@
+"""GymEnv and make_env: environments of any age; cases 4, 5, 6, 7."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import gymnasium as gym
+import numpy as np
+import pytest
+from gymnasium.wrappers import ClipAction, TimeAwareObservation, TimeLimit
+
+from elegantrl.envs import GymEnv, make_env
+from elegantrl.envs.CustomGymEnv import PendulumEnv
+
+
+class OldEnv:
+    """The old interface: bare state as a list, four values, attributes only. The state is [seed, step, action]."""
+
+    env_name = "OldEnv"
+    state_dim, action_dim, max_step, if_discrete = 3, 1, 4, False
+    time_limit = True
+
+    def __init__(self, config: dict | None = None):
+        self.config, self.first, self.t = config, 0, 0
+
+    def seed(self, seed: int) -> None:
+        self.first = seed
+
+    def reset(self) -> list:
+        self.t = 0
+        return [self.first, 0.0, 0.0]
+
+    def step(self, action: Any) -> tuple[list, np.ndarray, bool, dict]:
+        self.t += 1
+        done = self.t == self.max_step
+        info = {"TimeLimit.truncated": True} if done and self.time_limit else {}
+        return [self.first, self.t, action[0]], np.array([1.5]), done, info
+
+
+def test_old_interface_becomes_gymnasiums():
+    env = GymEnv(OldEnv())
+    state, info = env.reset(seed=7)
+    assert isinstance(env, gym.Env)
+    assert (state.dtype, state.tolist(), info) == (np.float32, [7, 0, 0], {})
+    for t in range(1, 4):
+        state, reward, terminal, truncate, info = env.step(np.float32([0.5]))
+        assert (state.tolist(), reward, terminal, truncate) == ([7, t, 0.5], 1.5, False, False)
+    assert env.step(np.float32([0.5]))[2:4] == (False, True)
+
+
+def test_old_interface_done_without_a_time_limit_is_a_termination():
+    env = GymEnv(OldEnv())
+    env.time_limit = False
+    env.env.time_limit = False
+    env.reset()
+    flags = [env.step(np.float32([0]))[2:4] for _ in range(4)]
+    assert flags == [(False, False)] * 3 + [(True, False)]
+
+
+def test_attributes_without_spaces():
+    env = GymEnv(OldEnv({"a": 1}))
+    assert (env.env_name, env.num_envs, env.max_step) == ("OldEnv", 1, 4)
+    assert (env.state_dim, env.action_dim, env.if_discrete) == (3, 1, False)
+    assert env.action_space == gym.spaces.Box(-1, 1, (1,))
+    assert env.observation_space == gym.spaces.Box(-np.inf, np.inf, (3,))
+    assert env.config == {"a": 1}
+    with pytest.raises(AttributeError, match="nothing_like_it"):
+        _ = env.nothing_like_it
+
+
+def test_a_wrong_state_shape_is_one_clear_message():
+    class Wrong(OldEnv):
+        def reset(self) -> list:
+            return [0.0, 0.0]
+
+    with pytest.raises(ValueError, match=r"OldEnv.*\(3,\).*\(2,\)"):
+        GymEnv(Wrong()).reset()
+
+
+def test_an_environment_that_says_nothing_is_refused():
+    class Silent(OldEnv):
+        state_dim = None
+
+    with pytest.raises(ValueError, match="state_dim"):
+        GymEnv(Silent())
+    assert GymEnv(Silent(), state_dim=3).state_dim == 3
+    with pytest.raises(ValueError, match="FlattenObservation"):
+        make_env("FrozenLake-v1")
+
+
+class Float64Env(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2, 2), np.float64)
+    action_space = gym.spaces.Box(-2, 2, (1,), np.float64)
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
+        super().reset(seed=seed)
+        return self.np_random.random((2, 2)), {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, np.float64, np.bool_, np.bool_, dict]:
+        assert self.action_space.contains(action)
+        return np.array([[1.0, 2], [3, 4]]), np.float64(0.5), np.bool_(False), np.bool_(False), {}
+
+
+def test_float64_becomes_float32_and_matrices_become_vectors():
+    env = GymEnv(Float64Env())
+    assert env.state_dim == 4
+    assert env.reset(seed=1)[0].dtype == np.float32
+    state, reward, terminal, truncate, _ = env.step(np.array([1.5]))
+    assert (state.dtype, state.tolist()) == (np.float32, [1, 2, 3, 4])
+    assert (type(reward), type(terminal), type(truncate)) == (float, bool, bool)
+    assert env.action_space.dtype == np.float64
+
+
+def test_images_stay_bytes():
+    class Image(Float64Env):
+        observation_space = gym.spaces.Box(0, 255, (84, 84, 3), np.uint8)
+
+        def reset(self, **_: Any) -> tuple[np.ndarray, dict]:
+            return np.full((84, 84, 3), 200, np.uint8), {}
+
+    env = GymEnv(Image())
+    assert (env.state_dim, env.observation_space) == ((84, 84, 3), Image.observation_space)
+    assert env.reset()[0].dtype == np.uint8
+
+
+def test_max_step_comes_from_the_spec_below_wrappers():
+    env = GymEnv(ClipAction(TimeAwareObservation(gym.make("Pendulum-v1"))))
+    assert (env.max_step, env.state_dim, env.env_name) == (200, 4, "Pendulum-v1")
+    assert GymEnv(ClipAction(TimeLimit(Float64Env(), 30))).max_step == 30
+    assert GymEnv(gym.make("Pendulum-v1", max_episode_steps=9)).max_step == 9
+
+
+def episode_length(env: GymEnv) -> int:
+    env.reset(seed=0)
+    for step in range(1, 1000):
+        _, _, terminal, truncate, _ = env.step(np.zeros(env.action_space.shape, env.action_space.dtype))
+        if terminal or truncate:
+            assert truncate and not terminal
+            return step
+    raise AssertionError("endless")
+
+
+def test_max_step_of_the_user():
+    env_args = {"env_name": "Pendulum-v1", "max_step": 7}
+    assert episode_length(make_env(gym.make, env_args)) == 7  # by Gymnasium's own time limit
+    assert env_args == {"env_name": "Pendulum-v1", "max_step": 7}
+    assert episode_length(make_env(Float64Env, {"max_step": 5})) == 5  # by ours
+    assert episode_length(make_env(OldEnv, {"max_step": 2})) == 2
+    assert make_env(Float64Env).max_step > 1000
+
+
+def test_keywords_reach_the_constructor_and_attributes_do_not():
+    env = make_env(None, {"env_name": "Pendulum-v1", "render_mode": "rgb_array", "g": 1.5, "state_dim": 3})
+    assert (env.render_mode, env.unwrapped.g) == ("rgb_array", 1.5)
+    env.reset()
+    assert env.render().shape == (500, 500, 3)
+    config = {"price": np.arange(3)}
+    env = make_env(OldEnv, {"config": config, "state_dim": 3, "env_name": "x", "if_discrete": False})
+    assert env.config is config
+
+
+def test_function_instance_and_id_build_the_same():
+    def build(env_name: str) -> gym.Env:
+        return gym.make(env_name)
+
+    built = gym.make("Pendulum-v1")
+    for env in (
+        make_env(build, {"env_name": "Pendulum-v1"}),
+        make_env(built),
+        make_env("Pendulum-v1"),
+        make_env(GymEnv(built)),
+    ):
+        assert isinstance(env, GymEnv)
+        assert (env.env_name, env.max_step, env.action_space.high.item()) == ("Pendulum-v1", 200, 2)
+
+
+def test_an_id_that_is_gone_is_the_newest_one():
+    with pytest.warns(UserWarning, match="Pendulum-v1 is used"):
+        assert make_env("Pendulum-v0").env_name == "Pendulum-v1"
+    with pytest.raises(gym.error.NameNotFound):
+        make_env("NoSuchTask-v0")
+
+
+def test_a_wrapper_with_attributes_speaks_the_policys_language():
+    class Scaled(gym.Wrapper):
+        state_dim, action_dim, if_discrete = 3, 1, False
+
+        def step(self, action: np.ndarray) -> Any:
+            return self.env.step(action * 2)
+
+    assert GymEnv(Scaled(gym.make("Pendulum-v1"))).action_space.high.item() == 1
+    assert GymEnv(ClipAction(gym.make("Pendulum-v1"))).action_space.high.item() == np.inf
+
+
+def test_built_in_pendulum_is_pendulum_with_scaled_torque():
+    ours, theirs = GymEnv(PendulumEnv()), gym.make("Pendulum-v1")
+    assert (ours.reset(seed=5)[0] == theirs.reset(seed=5)[0]).all()
+    for torque in (0.3, -1.0, 0.9):
+        ours_next, theirs_next = ours.step(np.float32([torque])), theirs.step(np.float32([2 * torque]))
+        assert np.allclose(ours_next[0], theirs_next[0])
+        assert ours_next[1] == pytest.approx(theirs_next[1])
+    assert (ours.env_name, ours.max_step, ours.action_space.high.item()) == ("Pendulum-v1", 200, 1)
+
+
+def test_copies_and_pickles():
+    env = make_env("Pendulum-v1")
+    env.reset(seed=3)
+    twin = copy.deepcopy(env)
+    assert (twin.step(np.float32([1]))[0] == env.step(np.float32([1]))[0]).all()
+    assert pickle.loads(pickle.dumps(GymEnv(OldEnv()))).state_dim == 3

@@ -1,0 +1,139 @@
+"""ActionCodec: known answers for every kind of space; cases 1, 2, 3."""
+
+from __future__ import annotations
+
+import io
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
+from hypothesis import given
+from hypothesis import strategies as st
+
+from elegantrl.envs import ActionCodec
+
+
+def decode(space: gym.Space, action: list) -> np.ndarray:
+    codec = ActionCodec.from_space(space)
+    return codec.decode(np.asarray(action, np.int64 if codec.if_discrete else np.float32))
+
+
+def test_finite_box_is_reached_at_both_ends_and_clamped_beyond():
+    space = Box(np.float32([-3, 0]), np.float32([1, 10]))
+    assert decode(space, [[-1, -1], [0, 0], [1, 1], [-7, 7]]).tolist() == [[-3, 0], [-1, 5], [1, 10], [-3, 10]]
+
+
+def test_uniform_box():
+    assert decode(Box(-2, 2, (3,)), [[-1, 0.5, 9]]).tolist() == [[-2, 1, 2]]
+    assert decode(Box(-1, 1, (2,)), [[-0.25, -9]]).tolist() == [[-0.25, -1]]
+
+
+def test_half_open_and_unbounded_dimensions():
+    space = Box(np.float32([2, -np.inf, -np.inf]), np.float32([np.inf, 5, np.inf]))
+    assert decode(space, [[-1, -1, -1], [1, 1, 1]]).tolist() == [[2, 3, -1], [4, 5, 1]]
+    largest = np.finfo(np.float32).max  # how old spaces wrote infinity
+    assert decode(Box(-largest, largest, (1,)), [[0.5]]).tolist() == [[0.5]]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8])
+def test_dtype_of_the_space(dtype: type):
+    space = Box(0, 10, (1,), dtype)
+    actions = decode(space, [[-1.0], [0.04], [1.0]])
+    assert actions.dtype == dtype
+    assert all(space.contains(action) for action in actions)
+    if dtype is not np.float64:
+        assert actions.ravel().tolist() == [0, 5, 10]
+
+
+def test_shapes_of_more_than_one_axis():
+    space = Box(-2, 2, (2, 3))
+    assert ActionCodec.from_space(space).action_dim == 6
+    action = decode(space, [[0, 0.1, 0.2, 0.3, 0.4, 0.5]] * 4)
+    assert action.shape == (4, 2, 3)
+    assert np.allclose(action[3], [[0, 0.2, 0.4], [0.6, 0.8, 1.0]])
+    assert decode(Box(-2, 2, ()), [[0.5], [1]]).tolist() == [1.0, 2.0]
+
+
+def test_discrete_start():
+    assert decode(Discrete(3, start=-1), [0, 1, 2]).tolist() == [-1, 0, 1]
+    assert ActionCodec.from_space(Discrete(3, start=-1)).action_dim == 3
+
+
+@pytest.mark.parametrize(
+    "space", [MultiDiscrete([[3, 4], [2, 5]]), MultiDiscrete([3, 2], start=[-1, 5]), MultiBinary((2, 2))]
+)
+def test_joint_index_meets_every_action_once(space: gym.Space):
+    codec = ActionCodec.from_space(space)
+    index = np.arange(codec.action_dim)
+    actions = codec.decode(index)
+    assert all(space.contains(action) for action in actions)
+    assert len({action.tobytes() for action in actions}) == codec.action_dim
+    assert (codec.encode(actions) == index).all()
+
+
+def test_too_many_joint_actions_are_refused():
+    with pytest.raises(ValueError, match="65536"):
+        ActionCodec.from_space(MultiBinary(70))
+
+
+def test_unknown_space_is_refused():
+    with pytest.raises(ValueError, match="Text"):
+        ActionCodec.from_space(gym.spaces.Text(3))
+
+
+class OldSpace:
+    """Attributes as in the old `gym` package."""
+
+    shape: tuple[int, ...] = (2,)
+    dtype = np.dtype(np.float32)
+    low = np.float32([0, 0])
+    high = np.float32([1, 4])
+    n = 5
+    nvec = np.array([2, 3])
+
+
+def test_spaces_are_recognised_by_their_class_names():
+    box = ActionCodec.from_space(type("Box", (OldSpace,), {})())
+    assert box.decode(np.float32([[0, 1]])).tolist() == [[0.5, 4]]
+    assert box.to_space() == Box(np.float32([0, 0]), np.float32([1, 4]))
+    assert ActionCodec.from_space(type("Discrete", (OldSpace,), {"shape": ()})()).to_space() == Discrete(5)
+    multi = type("MultiDiscrete", (OldSpace,), {"dtype": np.dtype(np.int64)})()
+    assert ActionCodec.from_space(multi).to_space() == MultiDiscrete([2, 3])
+
+
+bounds = st.floats(-1e6, 1e6, width=32)
+
+
+@given(st.lists(st.tuples(bounds, bounds), min_size=1, max_size=4), st.data())
+def test_decoded_actions_are_in_the_space_and_encode_inverts(pairs: list[tuple[float, float]], data: st.DataObject):
+    low, high = np.float32([min(p) for p in pairs]), np.float32([max(p) for p in pairs])
+    for dtype in (np.float32, np.float64):
+        space = Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+        codec = ActionCodec.from_space(space)
+        a = np.float32([data.draw(st.lists(st.floats(-1, 1, width=32), min_size=len(pairs), max_size=len(pairs)))])
+        assert space.contains(codec.decode(a)[0])
+        assert space.contains(codec.decode(np.ones_like(a))[0])
+        assert space.contains(codec.decode(-np.ones_like(a))[0])
+        if dtype is np.float64 and ((high - low) > 1e-3).all():
+            assert np.allclose(codec.encode(codec.decode(a)), a, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "space", [Box(np.float32([-3, 0]), np.float32([1, np.inf])), Discrete(3, start=-1), MultiDiscrete([[3, 4], [2, 5]])]
+)
+def test_plain_data_survives_a_checkpoint(space: gym.Space):
+    codec = ActionCodec.from_space(space)
+    file = io.BytesIO()
+    torch.save(codec.to_dict(), file)
+    file.seek(0)
+    loaded = ActionCodec.from_dict(torch.load(file, weights_only=True))
+    action = np.arange(3) if codec.if_discrete else np.float32([[0.3, -0.4]])
+    assert (loaded.decode(action) == codec.decode(action)).all()
+    assert loaded.to_space() == space
+
+
+def test_plain_codec_changes_nothing():
+    assert ActionCodec.plain(2, if_discrete=False).decode(np.float32([[0.5, -0.5]])).tolist() == [[0.5, -0.5]]
+    assert ActionCodec.plain(np.int64(4), if_discrete=True).decode(np.array([0, 3])).tolist() == [0, 3]
