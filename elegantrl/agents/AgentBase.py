@@ -214,7 +214,8 @@ class AgentBase:
             return torch.rand(num, self.action_dim, device=record.states.device) * 2 - 1
         if record.action_mask is None:
             return torch.randint(self.action_dim, (num,), device=record.states.device)
-        return torch.multinomial(record.action_mask.float(), 1).squeeze(-1)
+        chance = torch.rand(record.action_mask.shape, device=record.states.device)
+        return (chance * record.action_mask).argmax(-1)  # any action where none is allowed: a row that only resets
 
     def greedy(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         """The action that the policy holds for best, in its own units. (N, S) -> (N, A) in [-1, 1], or (N,) index"""
@@ -492,10 +493,11 @@ class AgentOnPolicy(AgentBase):
     def bootstrap(
         self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
     ) -> tuple[Tensor, Tensor]:
-        if final is None:
-            return super().bootstrap(trajectory, t, timeout, terminal, final)
         assert trajectory.bootstraps is not None
-        trajectory.bootstraps[t] = self.gamma * timeout * self.value(Record(final))
+        if final is None:
+            trajectory.bootstraps[t] = 0.0
+            return super().bootstrap(trajectory, t, timeout, terminal, final)
+        trajectory.bootstraps[t] = (self.gamma * self.value(Record(final))).masked_fill(~timeout, 0.0)
         return torch.zeros_like(timeout), terminal | timeout
 
     def update_net(self, buffer: Any) -> tuple[float, ...]:
