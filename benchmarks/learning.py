@@ -31,7 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-os.environ["OMP_NUM_THREADS"] = "1"  # inherited by the processes of the pool, before they import torch
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; the processes of the pool inherit it
+
+from elegantrl.agents.functional import Linear
 
 RESULTS = Path(__file__).resolve().parent / "results"
 EPISODES = 10
@@ -64,8 +66,7 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "learning_rate": 5e-4, "batch_size": 64, "horizon_len": 32, "buffer_size": 50_000,
-    "buffer_init_size": 1_000, "utd": 0.5, "explore_rate": 0.1,
+    "net_dims": (128, 128), "learning_rate": Linear(1e-3), "batch_size": 64, "buffer_size": 100_000, "utd": 0.5,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "repeat_times": 10,
@@ -114,8 +115,8 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
 
 
 def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as JSON gives them back (tuples become lists), for comparison with a file's first line."""
-    return json.loads(json.dumps(settings))
+    """The settings as JSON gives them back (lists for tuples, text for schedules), for comparison with a file's first line."""
+    return json.loads(json.dumps(settings, default=str))
 
 
 def is_finished(row: Row, seed: int, results: Path) -> bool:
@@ -180,7 +181,7 @@ def write_run(path: Path, facts: dict[str, Any], cwd: Path, seconds: list[float]
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")  # only a complete file bears the name that counts as finished
     with open(unfinished, "w", newline="") as file:
-        file.write(f"# {json.dumps(facts)}\n")
+        file.write(f"# {json.dumps(facts, default=str)}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["step", "seconds", *names])
         for (step, *values), second in zip(recorder, seconds, strict=True):
