@@ -128,9 +128,13 @@ class Trajectory:
         return Trajectory(**{name: x if x is None else x.to(device, non_blocking=True) for name, x in columns.items()})
 
     def as_tuple(self) -> tuple[Tensor, ...]:
-        """states, actions, [logprobs,] rewards, undones, unmasks, each (T, N, ...): the order third-party code knows."""
+        """states, actions, [logprobs,] rewards, undones, unmasks, each (T, N, ...): the order third-party code knows.
+
+        It has no place for `bootstraps`: their rows are masked, so that no time limit turns into an end.
+        """
         logprobs = () if self.logprobs is None else (self.logprobs,)
-        return (self.states[:-1], self.actions, *logprobs, self.rewards, self.undones, self.unmasks)
+        unmasks = self.unmasks if self.bootstraps is None else self.unmasks & (self.bootstraps == 0)
+        return (self.states[:-1], self.actions, *logprobs, self.rewards, self.undones, unmasks)
 
     @classmethod
     def from_tuple(cls, items: Sequence[Tensor], last_state: Tensor) -> Trajectory:

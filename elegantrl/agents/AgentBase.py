@@ -181,7 +181,7 @@ class AgentBase:
 
     def scaled(self, rewards: Tensor) -> Tensor:
         """Rewards in the units of the values that are learned."""
-        return rewards * (self.reward_scale / self.reward_norm.std)
+        return self.reward_norm.shrink(rewards * self.reward_scale)
 
     def update_statistics(self, trajectory: Trajectory) -> None:
         """Moves the normalisers. Called after an update and before the next rollout, so old log-probabilities stay."""

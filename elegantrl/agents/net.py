@@ -122,7 +122,6 @@ def build_encoder(state_dim: StateDim, net_dims: Dims) -> tuple[nn.Module, int]:
 class Plain(nn.Module):
     """The normaliser that changes nothing."""
 
-    std = 1.0
     learns = False
 
     def forward(self, x: Tensor) -> Tensor:
@@ -155,8 +154,9 @@ class Normaliser(Plain):
         self.tau, self.clip = tau, clip
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
         self.mean: Tensor
+        self.std: Tensor
         self.register_buffer("mean", torch.zeros(self.shape))
-        self.register_buffer("std", torch.ones(self.shape))  # type: ignore[arg-type]
+        self.register_buffer("std", torch.ones(self.shape))
         self.register_buffer("moments", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, variance
         self.register_buffer("pending", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, sum of squares
 
