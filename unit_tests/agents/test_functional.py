@@ -1,0 +1,153 @@
+"""The pure functions against closed forms, hand-computed numbers and slow references."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.distributions import Categorical, Normal, TanhTransform, TransformedDistribution
+
+from elegantrl.agents.functional import (
+    Linear,
+    at_progress,
+    clipped_surrogate,
+    discounted_sums,
+    gae,
+    gaussian_entropy,
+    gaussian_logprob,
+    mask_illegal,
+    squashed_gaussian,
+    weighted_mean,
+)
+from elegantrl.agents.net import ActorDiscretePPO
+
+
+def slow_gae(rewards, terminal, masked, values, gamma, lam):
+    """The sum of eq. 16, one row after the other: an episode ends by itself (terminal) or before a masked row."""
+    result = torch.zeros_like(rewards)
+    for t in range(len(rewards)):
+        weight = 1.0
+        for i in range(t, len(rewards)):
+            if masked[i]:
+                break
+            next_value = 0.0 if terminal[i] else values[i + 1]
+            result[t] += weight * (rewards[i] + gamma * next_value - values[i])
+            weight *= gamma * lam
+            if terminal[i]:
+                break
+    return result
+
+
+def test_gae_equals_a_slow_reference():
+    """Sequence 0 is terminated at row 3 (reset row 4) and truncated at row 8 (reset row 9), sequence 1 never ends."""
+    rewards, values = torch.randn(12, 2), torch.randn(13, 2)
+    terminal, masked = torch.zeros(12, 2, dtype=torch.bool), torch.zeros(12, 2, dtype=torch.bool)
+    terminal[3, 0] = masked[4, 0] = masked[9, 0] = True
+    result = gae(rewards, ~terminal, ~masked, values, 0.9, 0.8)
+    for n in range(2):
+        expected = slow_gae(rewards[:, n], terminal[:, n], masked[:, n], values[:, n], 0.9, 0.8)
+        torch.testing.assert_close(result[:, n], expected)
+
+
+def test_gae_by_hand():
+    """gamma = lambda = 0.5. Row 1 ends: A1 = 3 - 2 = 1; A0 = 1 + 0.5 * 2 - 1 + 0.25 * A1 = 1.25."""
+    column = lambda *x: torch.tensor(x)[:, None]  # noqa: E731
+    result = gae(column(1.0, 3.0), column(True, False), column(True, True), column(1.0, 2.0, 100.0), 0.5, 0.5)
+    assert result[:, 0].tolist() == [1.25, 1.0]
+
+
+def test_discounted_sums_by_hand():
+    """0.5 carried in; 1 + 0.5 = 1.5; 2 + 0.75 = 2.75, an episode ends; 4; 1 + 2 = 3."""
+    keeps = torch.tensor([True, False, True, True])[:, None]
+    sums = discounted_sums(torch.tensor([1.0, 2.0, 4.0, 1.0])[:, None], keeps, torch.tensor([0.5]), 0.5)
+    assert sums[:, 0].tolist() == [1.5, 2.75, 4.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    "ratio, advantage, slope",
+    [(5.0, 1.0, 0.0), (0.1, 1.0, 0.1), (0.1, -1.0, 0.0), (5.0, -1.0, -5.0), (1.1, 1.0, 1.1), (1.1, -1.0, -1.1)],
+)
+def test_clipped_surrogate_has_gradient_only_where_it_would_undo_a_step(ratio, advantage, slope):
+    logratio = torch.tensor([math.log(ratio)], requires_grad=True)
+    clipped_surrogate(logratio, torch.tensor([advantage]), 0.25).sum().backward()
+    assert float(logratio.grad) == pytest.approx(slope)  # d (r A) / d log r = r A
+
+
+def test_clipped_surrogate_by_hand():
+    logratio = torch.tensor([2.0, 0.5, 1.2, 2.0]).log()
+    result = clipped_surrogate(logratio, torch.tensor([1.0, 1.0, 2.0, -1.0]), 0.25)
+    torch.testing.assert_close(result, torch.tensor([1.25, 0.5, 2.4, -2.0]))
+
+
+def test_gaussian_equals_torch_distributions():
+    mean, log_std, x = torch.randn(50, 3), torch.randn(3), torch.randn(50, 3)
+    reference = Normal(mean, log_std.exp())
+    noise = (x - mean) / log_std.exp()
+    torch.testing.assert_close(gaussian_logprob(noise, log_std), reference.log_prob(x).sum(-1))
+    torch.testing.assert_close(gaussian_entropy(log_std), reference.entropy()[0].sum())
+
+
+def test_squashed_gaussian_equals_torch_distributions():
+    mean, log_std, noise = torch.randn(50, 3), torch.randn(50, 3) * 0.3, torch.randn(50, 3)
+    action, logprob = squashed_gaussian(mean, log_std, noise)
+    reference = TransformedDistribution(Normal(mean, log_std.exp()), TanhTransform(cache_size=1))
+    u = mean + log_std.exp() * noise
+    torch.testing.assert_close(action, u.tanh())
+    torch.testing.assert_close(logprob, reference.log_prob(reference.transforms[0](u)).sum(-1), rtol=1e-4, atol=1e-4)
+
+
+def test_squashed_gaussian_density_integrates_to_one():
+    """And its mean log-probability over drawn noise equals the numeric integral within 1 %."""
+    noise = torch.linspace(-8, 8, 20001, dtype=torch.float64)[:, None]
+    mean, log_std = torch.full_like(noise, 0.4), torch.full_like(noise, -0.5)
+    action, logprob = squashed_gaussian(mean, log_std, noise)
+    density = logprob.exp()
+    assert float(torch.trapezoid(density, action[:, 0])) == pytest.approx(1.0, abs=1e-5)
+    integral = float(torch.trapezoid(density * logprob, action[:, 0]))
+    drawn = squashed_gaussian(torch.tensor([0.4]), torch.tensor([-0.5]), torch.randn(400_000, 1))[1]
+    assert float(drawn.mean()) == pytest.approx(integral, rel=0.01)
+
+
+def test_squashed_gaussian_is_finite_far_out():
+    mean = torch.tensor([[-40.0], [40.0]], requires_grad=True)
+    action, logprob = squashed_gaussian(mean, torch.full((2, 1), 2.0), torch.tensor([[-9.0], [9.0]]))
+    logprob.sum().backward()
+    assert bool(torch.isfinite(logprob).all() & torch.isfinite(mean.grad).all()) and action.abs().max() <= 1
+
+
+def test_masked_categorical_is_that_of_the_allowed_actions():
+    """Two of four actions: the others have probability 0, the entropy is that of the two, the frequencies too."""
+    actor = ActorDiscretePPO((4,), 1, 4)
+    actor.net[-1].bias.data = torch.tensor([1.0, 5.0, 0.0, 5.0])
+    actor.net[-1].weight.data.zero_()
+    mask = torch.tensor([[True, False, True, False]]).expand(8000, 4)
+    reference = Categorical(logits=torch.tensor([1.0, 0.0]))
+    state = torch.zeros(8000, 1)
+    with torch.no_grad():
+        action, logprob = actor.sample(state, mask)
+        again, entropy = actor.logprob_entropy(state, action, mask)
+        assert actor(state, mask).eq(0).all() and actor(state)[0] in (1, 3)
+    assert sorted(action.unique().tolist()) == [0, 2]
+    assert float((action == 0).float().mean()) == pytest.approx(float(reference.probs[0]), abs=0.02)
+    torch.testing.assert_close(logprob, again)
+    torch.testing.assert_close(logprob, reference.log_prob(action // 2))
+    torch.testing.assert_close(entropy[0], reference.entropy())
+
+
+def test_a_mask_that_allows_nothing_gives_no_nan():
+    values = mask_illegal(torch.randn(2, 3), torch.zeros(2, 3, dtype=torch.bool))
+    assert bool(torch.isfinite(values.log_softmax(-1)).all()) and float((values * 0).sum()) == 0
+
+
+def test_weighted_mean_divides_by_the_count_of_rows():
+    """(1 * 2 + 0 * 100 + 0.5 * 4 + 0 * 1) / 4 = 1, whatever the weights' sum; leading axes stay."""
+    x, weight = torch.tensor([2.0, 100.0, 4.0, 1.0]), torch.tensor([1.0, 0.0, 0.5, 0.0])
+    assert float(weighted_mean(x, weight)) == 1.0
+    assert weighted_mean(torch.stack([x, 2 * x, 0 * x]), weight).tolist() == [1.0, 2.0, 0.0]
+
+
+def test_linear_schedule():
+    schedule = Linear(1.0, 0.2, fraction=0.5)
+    assert [schedule(p) for p in (0.0, 0.25, 0.5, 1.0)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+    assert at_progress(schedule, 0.25) == pytest.approx(0.6) and at_progress(0.3, 0.25) == 0.3
