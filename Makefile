@@ -8,7 +8,7 @@ PEERS := $(VENV)/.peers
 # One thread: on small networks more threads only get in each other's way.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-slow check format bench bench-learning clean
+.PHONY: help demo test test-slow check check-format check-lint check-types format bench bench-learning clean
 
 help:
 	@echo "make demo            train an agent on Pendulum-v1, draw its learning curve (a few minutes)"
@@ -43,9 +43,15 @@ test: $(INSTALLED)
 test-slow: $(INSTALLED)
 	$(BIN)/python -m pytest -m slow
 
-check: $(INSTALLED)
+check: check-format check-lint check-types
+
+check-format: $(INSTALLED)
 	$(BIN)/ruff format --check .
+
+check-lint: $(INSTALLED)
 	$(BIN)/ruff check .
+
+check-types: $(INSTALLED)
 	$(BIN)/mypy
 
 format: $(INSTALLED)

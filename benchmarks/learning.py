@@ -115,7 +115,7 @@ def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
 
 
 def plain(settings: dict[str, Any]) -> dict[str, Any]:
-    """The settings as JSON gives them back (lists for tuples, text for schedules), for comparison with a file's first line."""
+    """The settings as a file's first line gives them back: lists for tuples, text for schedules."""
     return json.loads(json.dumps(settings, default=str))
 
 
