@@ -146,7 +146,8 @@ def test_max_step_of_the_user():
     env_args = {"env_name": "Pendulum-v1", "max_step": 7}
     assert episode_length(make_env(gym.make, env_args)) == 7  # by Gymnasium's own time limit
     assert env_args == {"env_name": "Pendulum-v1", "max_step": 7}
-    assert episode_length(make_env(Float64Env, {"max_step": 5})) == 5  # by ours
+    env = make_env(Float64Env, {"max_step": 5})
+    assert [episode_length(env), episode_length(env)] == [5, 5]  # by ours
     assert episode_length(make_env(OldEnv, {"max_step": 2})) == 2
     assert make_env(Float64Env).max_step > 1000
 
@@ -190,7 +191,13 @@ def test_a_wrapper_with_attributes_speaks_the_policys_language():
         def step(self, action: np.ndarray) -> Any:
             return self.env.step(action * 2)
 
+    class SaysSo(Scaled):
+        @property
+        def action_space(self) -> gym.Space:
+            return gym.spaces.Box(-3, 3, (1,))
+
     assert GymEnv(Scaled(gym.make("Pendulum-v1"))).action_space.high.item() == 1
+    assert GymEnv(SaysSo(gym.make("Pendulum-v1"))).action_space.high.item() == 3
     assert GymEnv(ClipAction(gym.make("Pendulum-v1"))).action_space.high.item() == np.inf
 
 

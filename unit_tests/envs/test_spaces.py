@@ -27,6 +27,7 @@ def test_finite_box_is_reached_at_both_ends_and_clamped_beyond():
 
 def test_uniform_box():
     assert decode(Box(-2, 2, (3,)), [[-1, 0.5, 9]]).tolist() == [[-2, 1, 2]]
+    assert decode(Box(np.float32([-1, -2]), np.float32([1, 2])), [[1, 1]]).tolist() == [[1, 2]]
     assert decode(Box(-1, 1, (2,)), [[-0.25, -9]]).tolist() == [[-0.25, -1]]
 
 
@@ -40,11 +41,11 @@ def test_half_open_and_unbounded_dimensions():
 @pytest.mark.parametrize("dtype", [np.float64, np.int32, np.uint8])
 def test_dtype_of_the_space(dtype: type):
     space = Box(0, 10, (1,), dtype)
-    actions = decode(space, [[-1.0], [0.04], [1.0]])
+    actions = decode(space, [[-1.0], [0.16], [1.0]])
     assert actions.dtype == dtype
     assert all(space.contains(action) for action in actions)
     if dtype is not np.float64:
-        assert actions.ravel().tolist() == [0, 5, 10]
+        assert actions.ravel().tolist() == [0, 6, 10]
 
 
 def test_shapes_of_more_than_one_axis():

@@ -62,6 +62,14 @@ def test_next_step_autoreset(num_envs: int):
     assert seen == [(1, 1, 10, False), (2, 1, 10, False), (3, 1, 10, True), (0, 0, 0, False), (1, 1, 10, False)]
 
 
+def test_a_reset_after_an_end_needs_no_reset_row():
+    env = vectorise(Counter, {"length": 1}, 2)
+    env.reset()
+    env.step(actions(env, 2))
+    env.reset()
+    assert env.step(actions(env, 2))[0][:, 0].tolist() == [1, 1]
+
+
 def test_truncation_is_not_termination():
     env = vectorise(Counter, {"length": 2}, 2)
     env.reset()

@@ -124,6 +124,7 @@ def test_what_env_args_say_needs_no_environment():
 def test_another_environment_voids_what_the_first_one_said():
     args = Config(Agent, Task)
     assert args.state_dim == 3
+    args.env_class = "Pendulum-v1"
     args.env_class = "CartPole-v1"
     assert (args.state_dim, args.max_step) == (4, 500)
     args.state_dim = 4
@@ -316,6 +317,7 @@ def test_older_settings_that_work_together():
 
     args = Arguments(AgentPPO, if_per_or_gae=True, if_use_gae=True)
     assert "if_use_per" not in vars(args)
+    assert "if_use_per" not in vars(Arguments(if_per_or_gae=True, agent=AgentPPO))
 
     args = Arguments(AgentSAC, target_return=9)
     assert (args.break_score, args.if_allow_break) == (9, True)
@@ -440,6 +442,12 @@ def test_evaluation_does_not_touch_the_environment_that_learns():
     task.lock = (i for i in ())  # cannot be copied
     with pytest.raises(ValueError, match="eval_env_class"):
         build_vec_env(args, if_eval=True)
+
+
+def test_what_one_environment_said_is_not_told_to_another():
+    args = Config(Agent, Task, eval_env_class="CartPole-v1")
+    args.init_before_training()
+    assert (build_vec_env(args).max_step, build_vec_env(args, if_eval=True).max_step) == (5, 500)
 
 
 def test_get_gym_env_args(capsys):
