@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 MAX_JOINT_ACTIONS = 2**16
-ONE = np.float32(1)  # NumPy is faster with its own scalars
+ONE, MINUS_ONE = np.float32(1), np.float32(-1)  # NumPy is faster with its own scalars
 
 
 class ActionCodec:
@@ -45,15 +45,16 @@ class ActionCodec:
             self._offset: Any = np.reshape(start or [0] * len(nvec), self.shape).astype(self.dtype)
             self._is_plain = not self.shape and not self._offset.any()
         else:
-            self._low, self._high = np.asarray(low, np.float64), np.asarray(high, np.float64)
+            work = self.dtype if self.dtype.kind == "f" else np.dtype(np.float64)
+            self._low, self._high = np.asarray(low, work), np.asarray(high, work)
             self.action_dim = self._low.size
-            scale, offset = _affine(self._low, self._high)
+            scale, offset = _affine(self._low.astype(np.float64), self._high.astype(np.float64))
+            scale, offset = scale.astype(work), offset.astype(work)
             self._overshoots = bool(((offset + scale > self._high) | (offset - scale < self._low)).any())  # by rounding
             is_uniform = self.action_dim > 0 and bool((scale == scale[0]).all() and (offset == offset[0]).all())
             self._scale: Any = scale[0] if is_uniform else scale  # scalars are faster
             self._offset = offset[0] if is_uniform else offset
-            self._is_plain = self.dtype == np.float32 and not offset.any() and bool((scale == 1).all())
-            self._is_integer = np.issubdtype(self.dtype, np.integer)
+            self._is_plain = bool((scale == 1).all() and not offset.any())
 
     @classmethod
     def from_space(cls, space: Any) -> ActionCodec:
@@ -85,12 +86,13 @@ class ActionCodec:
             if self.shape:
                 action = np.stack(np.unravel_index(action, self.nvec), axis=-1).reshape(-1, *self.shape)
             return action if self._is_plain else (action + self._offset).astype(self.dtype)
-        action = np.minimum(np.maximum(action, -ONE), ONE)  # half the time of np.clip on small arrays
+        action = np.minimum(np.maximum(action, MINUS_ONE), ONE)  # half the time of np.clip on small arrays
         if not self._is_plain:
-            action = action * self._scale + self._offset  # in float64
+            action = action * self._scale + self._offset
             if self._overshoots:
                 action = np.clip(action, self._low, self._high)
-            action = (np.rint(action) if self._is_integer else action).astype(self.dtype)
+        if action.dtype != self.dtype:
+            action = (np.rint(action) if self.dtype.kind in "iu" else action).astype(self.dtype)
         return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
 
     def encode(self, action: NDArray) -> NDArray:
