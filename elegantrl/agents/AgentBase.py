@@ -523,6 +523,11 @@ class AgentOnPolicy(AgentBase):
         weight = tr.unmasks.float()
         rewards = self.scaled(tr.rewards) if tr.bootstraps is None else self.scaled(tr.rewards) + tr.bootstraps
         values = self.value(tr.record(slice(None)))  # (T + 1, N)
+        if values.shape != tr.states.shape[:2]:
+            raise ValueError(
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected "
+                f"{tuple(tr.states.shape[:2])}: squeeze its last axis."
+            )
         advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
         returns = advantages + values[:-1]
         self.value_norm.watch(returns[tr.unmasks])
@@ -544,13 +549,7 @@ class AgentOnPolicy(AgentBase):
         entropy = weighted_mean(entropy, batch.weight)
         policy_loss = weighted_mean(self.policy_loss(logratio, batch.advantages), batch.weight)
         self.minimize(self.act_optimizer, policy_loss - self.lambda_entropy * entropy)
-        value = self.value(batch)
-        if value.shape != batch.returns.shape:
-            raise ValueError(
-                f"The critic {type(self.cri).__name__} answers in shape {tuple(value.shape)}, the returns have shape "
-                f"{tuple(batch.returns.shape)}. Squeeze the critic's last axis."
-            )
-        value_loss = weighted_mean(self.value_norm.shrink(value - batch.returns).square(), batch.weight)
+        value_loss = weighted_mean(self.value_norm.shrink(self.value(batch) - batch.returns).square(), batch.weight)
         self.minimize(self.cri_optimizer, value_loss)
         self.update_count += 1
         self.actor_count += 1
