@@ -16,7 +16,7 @@ POISON = 1000.0  # the reward of every row that is no transition: whoever learns
 
 
 class Task:
-    """N copies of a task. A subclass says `observe()` -> (N, S) and `payoff(action)` -> (N,), from self.t, the steps so far.
+    """N copies of a task. A subclass says `observe()` -> (N, S) and `payoff(action)` -> (N,); self.t is the time.
 
     length: steps of an episode. ends: "truncate" or "terminate".
     final: with same-step auto-reset, whether info has final_obs: "never", "always", or only "at_end" of an episode.

@@ -62,9 +62,10 @@ class Worker:
             if x.is_floating_point() and not bool(torch.isfinite(x).all()):
                 bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
                 t, n = bad.nonzero()[0].tolist()
+                step = t + self.steps_in_env() + (name != "states")  # row t's state came of the step before
                 source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
                 raise EnvironmentFault(
-                    f"{source} a value that is not finite in {name} at step {t + self.steps_in_env()} of environment "
+                    f"{source} a value that is not finite in {name} at step {step} of environment "
                     f"{n} (row {t} of the rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
                 )
 

@@ -47,7 +47,7 @@ def learned_values(agent_class, env):
 @pytest.mark.parametrize("ends", ["truncate", "terminate"])
 @pytest.mark.parametrize("agent_class, if_discrete", OFF_POLICY + ON_POLICY, ids=name)
 def test_values_are_those_of_the_closed_form(agent_class, if_discrete, ends):
-    """Reward 1, gamma 0.9, 5 steps: 1 / (1 - gamma) = 10 through a time limit, (1 - gamma^left) / (1 - gamma) to an end."""
+    """Reward 1, 5 steps: 1 / (1 - gamma) = 10 through a time limit, (1 - gamma^left) / (1 - gamma) up to an end."""
     values, true = learned_values(agent_class, Clock(if_discrete=if_discrete, ends=ends))
     torch.testing.assert_close(values, true, rtol=0.05, atol=0.05)
 

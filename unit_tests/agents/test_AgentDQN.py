@@ -1,0 +1,81 @@
+"""The DQN family: its targets, its exploration."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from elegantrl.agents import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
+from elegantrl.agents.functional import Linear
+from elegantrl.agents.net import QNetBase, QNetDuel
+from elegantrl.trajectory import Batch, Record
+from unit_tests.tasks import Clock, build
+
+
+class Table(QNetBase):
+    """The same Q(s, .) everywhere."""
+
+    def __init__(self, *values):
+        super().__init__()
+        self.values = nn.Parameter(torch.tensor(values))
+
+    def q_values(self, state, action_mask=None):
+        q = self.values.expand(len(state), -1)
+        return q if action_mask is None else q.masked_fill(~action_mask, -1e8)
+
+
+def batch(mask=None):
+    x = torch.zeros(2)
+    rows = {"actions": torch.tensor([0, 2]), "rewards": x, "undones": x, "discount": x, "weight": x, "index": x}
+    return Batch(torch.zeros(2, 2), **rows, next=Record(torch.zeros(2, 2), mask))
+
+
+@pytest.mark.parametrize(
+    "agent_class, value, masked",
+    [(AgentDQN, 30.0, 20.0), (AgentDuelingDQN, 30.0, 20.0), (AgentDoubleDQN, 10.0, 20.0), (AgentD3QN, 10.0, 20.0)],
+)
+def test_the_next_value(agent_class, value, masked):
+    """Online 1 2 3 chooses the last action (of the first two: the second), the target values them 30 20 10."""
+    agent = build(agent_class, Clock(if_discrete=True))
+    agent.cri, agent.cri_target = Table(1.0, 2.0, 3.0), Table(30.0, 20.0, 10.0)
+    assert agent.next_value(batch()).tolist() == [value] * 2
+    if agent_class in (AgentDQN, AgentDuelingDQN):
+        mask = torch.tensor([[False, True, True]] * 2)
+    else:
+        mask = torch.tensor([[True, True, False]] * 2)
+    assert agent.next_value(batch(mask)).tolist() == [masked] * 2
+    assert agent.q_value(batch()).tolist() == [1.0, 3.0]
+
+
+def test_networks_of_the_family():
+    env = Clock(if_discrete=True)
+    assert [isinstance(build(c, env).cri, QNetDuel) for c in (AgentDQN, AgentDoubleDQN)] == [False, False]
+    assert [isinstance(build(c, env).cri, QNetDuel) for c in (AgentDuelingDQN, AgentD3QN)] == [True, True]
+
+
+def test_the_error_is_squared_up_to_one_then_linear():
+    td = torch.tensor([0.5, -3.0], requires_grad=True)
+    loss = build(AgentDQN, Clock(if_discrete=True)).td_loss(td)
+    loss.sum().backward()
+    assert loss.tolist() == [0.125, 2.5] and td.grad.tolist() == [0.5, -1.0]
+
+
+def test_epsilon_follows_its_schedule():
+    """Of three actions a random one is not the greedy one in 2 / 3: 0.6, then 0.2 of the actions."""
+    agent = build(AgentDQN, Clock(if_discrete=True), explore_rate=Linear(0.9, 0.3, fraction=0.5))
+    agent.cri = Table(1.0, 3.0, 2.0)
+    for progress, other in ((0.0, 0.6), (0.25, 0.4), (0.5, 0.2), (1.0, 0.2)):
+        agent.progress = progress
+        action = agent.explore_action(torch.zeros(20000, 2))
+        assert (action != 1).float().mean().item() == pytest.approx(other, abs=0.015)
+        assert (action == 0).float().mean().item() == pytest.approx(other / 2, abs=0.015)
+
+
+def test_random_actions_are_allowed_and_uniform():
+    agent = build(AgentDQN, Clock(if_discrete=True), explore_rate=1.0)
+    agent.cri = Table(1.0, 2.0, 3.0)
+    mask = torch.tensor([[True, True, False]]).expand(20000, 3)
+    state = torch.zeros(20000, 2)
+    for action in (agent.explore_action(state, mask), agent.random_action(Record(state, mask))):
+        assert action.bincount(minlength=3).tolist() == pytest.approx([10000, 10000, 0], abs=300)

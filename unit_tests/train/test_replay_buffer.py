@@ -1,0 +1,221 @@
+"""The ring gives true pairs only, and prioritised sampling follows its formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from elegantrl.trajectory import Trajectory
+from elegantrl.train import replay_buffer as module
+from elegantrl.train.replay_buffer import ReplayBuffer, ReplayBufferMP, SumTree, init_replay_buffer
+from unit_tests.tasks import Settings
+
+
+def counted(start, horizon, num=1, action_dim=0, unmasks=None):
+    """Rows whose state is their number, plus 1000 for each further sequence; action and reward are the number too."""
+    x = torch.arange(start, start + horizon + 1).float()[:, None] + 1000 * torch.arange(num)
+    flags = torch.ones(horizon, num, dtype=torch.bool)
+    unmasks = flags if unmasks is None else unmasks
+    return Trajectory(x[..., None], x[:-1].long(), x[:-1], flags, unmasks, ~flags)
+
+
+def buffer_of(max_size, num=1, **how):
+    return ReplayBuffer(max_size, 1, 2000, -1, num_seqs=num, if_discrete=True, **how)
+
+
+def pairs(buffer, count=2000):
+    batch = buffer.sample(count)
+    assert torch.equal(batch.next.states, batch.states + 1)
+    assert torch.equal(batch.states[:, 0], batch.rewards) and torch.equal(batch.actions, batch.rewards.long())
+    return set(batch.rewards.int().tolist())
+
+
+@pytest.mark.parametrize("if_use_per", [False, True])
+@pytest.mark.parametrize("num", [1, 3])
+def test_every_pair_is_true_across_the_seam(num, if_use_per):
+    """10 rows a sequence in chunks of 4: all but the newest row are sampled, nothing else."""
+    buffer = buffer_of(10 * num, num, if_use_per=if_use_per)
+    for start in range(0, 24, 4):
+        buffer.update(counted(start, 4, num))
+        expected = {i + 1000 * k for k in range(num) for i in range(max(0, start + 4 - 10), start + 3)}
+        assert pairs(buffer) == expected
+        assert buffer.cur_size == min(start + 4, 10) and buffer.add_size == 4 * num
+
+
+@pytest.mark.parametrize("if_use_per", [False, True])
+@pytest.mark.parametrize("horizon", [10, 25])
+def test_a_long_trajectory_leaves_its_last_rows(horizon, if_use_per):
+    buffer = buffer_of(10, if_use_per=if_use_per)
+    for start in (0, horizon):
+        buffer.update(counted(start, horizon))
+        assert pairs(buffer) == set(range(start + horizon - 10, start + horizon - 1))
+
+
+def test_sequences_have_heads_of_their_own():
+    buffer = buffer_of(30, 3)
+    buffer.update(counted(0, 4, 3))
+    second = torch.tensor([1])
+    part = counted(4, 9, 3)
+    part = Trajectory(
+        *(getattr(part, n)[:, 1:2] for n in ("states", "actions", "rewards", "undones", "unmasks", "dones"))
+    )
+    buffer.update(part, columns=second)
+    assert pairs(buffer) == {0, 1, 2, 2000, 2001, 2002, *range(1003, 1012)}
+    assert buffer.cur_size == 4 and buffer.add_size == 9
+
+
+def test_cut_masks_the_newest_row():
+    buffer = buffer_of(20, 2, if_use_per=True)
+    buffer.update(counted(0, 4, 2))
+    buffer.cut(torch.tensor([1]))
+    buffer.update(counted(50, 3, 2))
+    batch = buffer.sample(500)
+    assert 1003.0 not in batch.rewards  # PER has no leaf for it
+    assert 3.0 in batch.rewards
+    buffer.tree = None
+    batch = buffer.sample(500)
+    assert bool((batch.weight == (batch.rewards != 1003)).all()) and 1003.0 in batch.rewards
+
+
+def test_what_a_batch_holds():
+    buffer = ReplayBuffer(6, 2, 3, -1)
+    flags = torch.tensor([True, False, True, True])[:, None]
+    buffer.update((torch.randn(4, 1, 2), torch.ones(4, 1, 3), torch.ones(4, 1), flags, ~flags))
+    batch = buffer.sample(100, gamma=0.5)
+    assert batch.states.shape == (100, 2) and batch.actions.shape == (100, 3)
+    second = batch.index == 1
+    assert torch.equal(batch.undones, ~second) and torch.equal(batch.discount, 0.5 * ~second)
+    assert torch.equal(batch.weight, second.float())
+
+
+def test_indices_images_flags_and_masks_keep_their_types():
+    args = Settings(state_dtype=torch.uint8)
+    buffer = ReplayBuffer(8, (3, 4, 4), 400, -1, if_discrete=True, args=args)
+    assert buffer.bytes_per_transition == 3 * 16 + 8 + 4 + 1 + 1
+    trajectory = Trajectory.allocate(5, torch.zeros(1, 3, 4, 4, dtype=torch.uint8), 400, True, if_action_mask=True)
+    trajectory.states += torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1, 1) + 250
+    trajectory.actions += 300
+    trajectory.action_mask[:, :, 300] = torch.arange(6).view(6, 1) % 2 == 0
+    trajectory.unmasks[:] = True
+    buffer.update(trajectory)
+    batch = buffer.sample(50)
+    assert batch.states.dtype == torch.uint8 and bool(((batch.states >= 250) & (batch.states <= 253)).all())
+    assert torch.equal(batch.next.states, batch.states + 1) and batch.actions.eq(300).all()
+    even = batch.states[:, 0, 0, 0] % 2 == 0
+    assert torch.equal(batch.action_mask[:, 300], even) and torch.equal(batch.next.action_mask[:, 300], ~even)
+    assert batch.undones.dtype == torch.bool
+
+
+def test_a_buffer_that_does_not_fit_is_refused_with_the_size_that_would(monkeypatch):
+    monkeypatch.setattr(module, "available_memory", lambda device: 14_000)
+    ReplayBuffer(900, 1, 1, -1)  # 14 bytes each
+    with pytest.raises(MemoryError, match="set buffer_size to 900 or less"):
+        ReplayBuffer(901, 1, 1, -1)
+    assert module.available_memory(torch.device("cpu")) == 14_000
+
+
+def test_memory_is_known():
+    assert module.available_memory(torch.device("cpu")) > 10**7
+
+
+def test_small_buffers_say_what_they_need():
+    with pytest.raises(ValueError, match="set buffer_size to 20"):
+        ReplayBuffer(10, 1, 1, -1, num_seqs=10)
+    with pytest.raises(ValueError, match="2 rows"):
+        ReplayBuffer(10, 1, 1, -1).sample(1)
+
+
+@pytest.mark.parametrize("if_use_per", [False, True])
+def test_a_saved_buffer_samples_the_same(if_use_per):
+    for rows in (6, 25):  # before and after the ring is full
+        buffer, again = (buffer_of(20, 2, if_use_per=if_use_per) for _ in range(2))
+        buffer.update(counted(0, rows, 2))
+        again.update(counted(77, 3, 2))
+        buffer.feedback(buffer.sample(8), torch.rand(8))
+        again.load_state_dict(buffer.state_dict())
+        batches = []
+        for one in (buffer, again):
+            torch.manual_seed(3)
+            one.update(counted(rows, 5, 2))
+            batches.append(one.sample(50))
+        assert torch.equal(batches[0].rewards, batches[1].rewards) and torch.equal(batches[0].weight, batches[1].weight)
+
+
+def test_a_buffer_of_another_size_is_refused():
+    with pytest.raises(ValueError, match="2 sequences of 10 rows, this one has 2 of 5"):
+        buffer_of(10, 2).load_state_dict(buffer_of(20, 2).state_dict())
+
+
+def test_older_doors():
+    buffer = ReplayBufferMP(-1, 100, 3, 2, buffer_num=4, if_use_per=True)
+    assert (buffer.rows, buffer.num_seqs) == (25, 4) and buffer.tree is not None
+    args = {"buffer_size": 50, "state_dim": 3, "action_dim": 2, "num_envs": 5, "if_use_per": True, "if_discrete": False}
+    buffer = init_replay_buffer(Settings(**args, state_dtype=torch.float32, per_alpha=0.9, per_beta=0.7), -1)
+    assert (buffer.rows, buffer.tree.alpha, buffer.tree.beta) == (10, 0.9, 0.7)
+
+
+# --- prioritised ---
+@pytest.mark.parametrize("capacity", [8, 10, 1000, 10**6])
+def test_the_root_is_the_sum_of_the_leaves(capacity):
+    tree = SumTree(capacity, 0.6, 0.4, torch.device("cpu"))
+    size = min(capacity, 5000)
+    for _ in range(3):
+        index = torch.randint(capacity, (size,))
+        tree.update(index, torch.rand(size) * 10)
+        leaves = tree.sums[tree.leaves :]
+        assert tree.sums[1].item() == pytest.approx(leaves.sum().item(), rel=1e-12)
+    again = SumTree(capacity, 0.6, 0.4, torch.device("cpu"))
+    again.load_state_dict(tree.state_dict())
+    assert torch.equal(again.sums, tree.sums) and again.max_priority == tree.max_priority
+    drawn, weight = tree.sample(1000)
+    assert bool((leaves[drawn] > 0).all()) and weight.max() == 1.0
+
+
+@pytest.mark.parametrize("num", [1, 3])
+def test_sampling_follows_the_priorities(num):
+    """After a wrap, with masked and newest rows: p^alpha by chi-square, weights (N P)^-beta over their maximum."""
+    buffer = buffer_of(10 * num, num, if_use_per=True)
+    unmasks = torch.ones(14, num, dtype=torch.bool)
+    unmasks[7, 0] = False
+    buffer.update(counted(0, 14, num, unmasks=unmasks))
+    td = torch.arange(1.0, 10 * num + 1)
+    every = buffer.sample(10 * num)
+    every.index = torch.arange(10 * num)
+    buffer.feedback(every, -td)
+    expected = td**0.6
+    batch = buffer.sample(40_000)
+    never = ~buffer.columns["unmasks"]
+    newest = buffer.columns["rewards"] % 1000 == 13
+    expected[never | newest] = 0
+    expected /= expected.sum()
+    counts = batch.index.bincount(minlength=10 * num).double()
+    assert bool((counts[expected == 0] == 0).all()) and int((expected == 0).sum()) == num + 1
+    inside = expected > 0
+    chi_square = ((counts - 40_000 * expected)[inside].square() / (40_000 * expected)[inside]).sum().item()
+    freedom = int(inside.sum()) - 1
+    assert chi_square < freedom + 4 * (2 * freedom) ** 0.5
+    weights = (expected[batch.index] / expected[inside].min()) ** -0.4
+    torch.testing.assert_close(batch.weight, weights.float(), rtol=1e-4, atol=1e-5)
+    assert batch.weight.max() == 1
+
+
+def test_new_rows_have_the_largest_priority_so_far():
+    buffer = buffer_of(100, if_use_per=True)
+    buffer.update(counted(0, 10))
+    batch = buffer.sample(64)
+    buffer.feedback(batch, torch.full((2, 64), 100.0))  # of an ensemble: the mean over its members
+    buffer.update(counted(10, 10))
+    leaves = buffer.tree.sums[buffer.tree.leaves :]
+    assert leaves[9:19].tolist() == pytest.approx([100.0**0.6] * 10) and leaves[19] == 0
+
+
+def test_a_repeated_index_keeps_the_sums_right():
+    tree = SumTree(4, 1.0, 1.0, torch.device("cpu"))
+    tree.update(torch.tensor([1, 1, 2]), torch.tensor([3.0, 5.0, 2.0]))
+    assert tree.sums[1] == tree.sums[4:].sum() and tree.sums[5] in (3.0, 5.0)
+
+
+def test_feedback_without_priorities_does_nothing():
+    buffer = buffer_of(10)
+    buffer.update(counted(0, 5))
+    buffer.feedback(buffer.sample(4), torch.ones(4))

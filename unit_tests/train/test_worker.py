@@ -1,0 +1,155 @@
+"""The worker counts what happened and says where an environment went wrong."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from elegantrl.agents import AgentD3QN, AgentPPO, AgentSAC
+from elegantrl.train.worker import EnvironmentFault, Worker, env_seeds
+from unit_tests.tasks import Clock, Counter, Settings, build
+
+
+class Bad(Clock):
+    """Does `harm(self, state, reward)` in call number `at`."""
+
+    def __init__(self, harm, at=137, **how):
+        super().__init__(**how)
+        self.harm, self.at = harm, at
+
+    def step(self, action):
+        state, reward, *rest = super().step(action)
+        if self.calls == self.at:
+            self.harm(state, reward)
+        return state, reward, *rest
+
+
+def worker_of(env, horizon, agent_class=AgentSAC, **how):
+    worker = Worker(env, build(agent_class, env, **how), Settings(horizon_len=horizon))
+    worker.restart(seed=0)
+    return worker
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+@pytest.mark.parametrize("agent_class, if_discrete", [(AgentSAC, False), (AgentD3QN, True), (AgentPPO, False)])
+def test_steps_are_calls_times_environments_without_reset_rows(agent_class, if_discrete, autoreset):
+    env = Clock(num_envs=3, if_discrete=if_discrete, autoreset=autoreset)
+    worker = worker_of(env, 8, agent_class)
+    for _ in range(3):
+        worker.explore()
+    assert env.calls == 24
+    # of every 6 rows one is a reset row
+    assert (worker.total_step, worker.reset_rows) == ((60, 12) if autoreset == "next_step" else (72, 0))
+
+
+@pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
+@pytest.mark.parametrize("horizon", [1, 4, 12, 50])
+def test_summary_is_of_whole_episodes_whatever_the_horizon(horizon, autoreset):
+    """Rewards 1 2 3 4 5: episodes return 15, a step pays 3; the poisoned reset rows count nowhere."""
+    env = Counter(num_envs=2, autoreset=autoreset)
+    worker = worker_of(env, horizon)
+    assert all(math.isnan(x) for x in worker.summary())
+    while env.calls < 60:
+        worker.explore()
+    reward, episode_return = worker.summary()
+    assert episode_return == 15.0 and reward == pytest.approx(3.0, abs=0.3)
+    worker.clear_summary()
+    assert all(math.isnan(x) for x in worker.summary())
+
+
+def test_a_constant_reward_is_logged_as_it_is():
+    worker = worker_of(Clock(ends="terminate", length=3), 10)
+    worker.explore()
+    assert worker.summary() == (1.0, 3.0)
+
+
+def test_states_of_a_rollout_are_successive():
+    env = Counter(num_envs=2, length=100)
+    worker = worker_of(env, 5)
+    first = worker.explore().states[:, 0, 0].tolist()
+    second = worker.explore().states[:, 0, 0].tolist()
+    assert first == [0, 1, 2, 3, 4, 5] and second == [5, 6, 7, 8, 9, 10]
+
+
+def test_restart_begins_anew():
+    env = Counter(num_envs=2)
+    worker = worker_of(env, 3)
+    worker.explore()
+    worker.restart(seed=1)
+    assert worker.explore().states[0, 0, 0] == 0 and worker.running.tolist() == [6.0, 6.0]
+    assert env.seeds[0] != env.seeds[1] and len(set(env.seeds[1])) == 2
+
+
+def test_seeds_of_environments_differ_and_repeat():
+    assert env_seeds(5, 4) == env_seeds(5, 4) and len({*env_seeds(5, 4), *env_seeds(6, 4)}) == 8
+
+
+def test_same_step_rows():
+    """The row of a time-out is masked, that of an end is not; on-policy a known final state completes it."""
+    for agent_class, ends, final, masked in (
+        (AgentSAC, "truncate", "never", True),
+        (AgentSAC, "truncate", "always", True),
+        (AgentPPO, "truncate", "never", True),
+        (AgentPPO, "truncate", "always", False),
+        (AgentPPO, "truncate", "at_end", False),
+        (AgentSAC, "terminate", "always", False),
+        (AgentPPO, "terminate", "always", False),
+    ):
+        env = Clock(num_envs=1, ends=ends, autoreset="same_step", final=final)
+        trajectory = worker_of(env, 5, agent_class).explore()
+        assert trajectory.unmasks[:, 0].tolist() == [True] * 4 + [not masked]
+        assert bool(trajectory.undones[-1, 0]) == masked
+        assert trajectory.dones[:, 0].tolist() == [False] * 4 + [True]
+
+
+def test_a_final_value_is_that_of_the_final_state():
+    env = Clock(num_envs=2, length=3, autoreset="same_step", final="at_end")
+    worker = worker_of(env, 4, AgentPPO, gamma=0.5)
+    trajectory = worker.explore()
+    with torch.no_grad():
+        value = worker.agent.cri(torch.tensor([[0.0, 1.0]])).item()  # time 3 is odd
+    assert trajectory.bootstraps[:, 0].tolist() == pytest.approx([0, 0, value / 2, 0])
+
+
+# --- faults ---
+def nan_state(state, reward):
+    state[2, 1] = math.nan
+
+
+def infinite_reward(state, reward):
+    reward[2] = math.inf
+
+
+@pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
+@pytest.mark.parametrize("harm, name", [(nan_state, "states"), (infinite_reward, "rewards")])
+def test_a_number_that_is_none_is_located(harm, name, agent_class):
+    worker = worker_of(Bad(harm, length=1000), 50, agent_class)
+    worker.explore()
+    worker.explore()
+    with pytest.raises(EnvironmentFault, match=rf"Bad.*{name} at step 137 of environment 2"):
+        worker.explore()
+
+
+def test_a_nan_at_the_end_of_a_rollout_is_found_there():
+    with pytest.raises(EnvironmentFault, match="states at step 10 of environment 2"):
+        worker_of(Bad(nan_state, at=10, length=1000), 10).explore()
+
+
+def test_an_exception_is_raised_with_its_place():
+    def fail(state, reward):
+        raise KeyError("no such stock")
+
+    worker = worker_of(Bad(fail, at=25, length=1000), 20)
+    worker.explore()
+    with pytest.raises(EnvironmentFault, match=r"Bad raised KeyError near step 80 .*no such stock") as caught:
+        worker.explore()
+    assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_the_policy_is_named_where_it_fails():
+    worker = worker_of(Clock(), 4)
+    worker.agent.act.net[-1].bias.data.fill_(math.nan)
+    with pytest.raises(EnvironmentFault, match="the policy chose .* actions at step"):
+        worker.explore()
