@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from .. import storage
 from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
-from .functional import Linear, at_progress, clip_by_norm, discounted_sums, gae, lerp, soft_update, weighted_mean
+from .functional import Linear, at_progress, discounted_sums, gae, soft_update, weighted_mean
 from .net import ActorBase, CriticBase, NetBase, Normaliser, Plain
+from .optim import FlatAdam, FlatParameters
 
 
 class AgentBase:
@@ -102,7 +103,7 @@ class AgentBase:
         self.value_norm: Plain = Normaliser((), tau).to(self.device) if self.if_norm_value or tau else Plain()
         self.reward_norm: Plain = Normaliser().to(self.device) if self.if_norm_reward else Plain()
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
-        self.followers: dict[str, list[list[Tensor]]] = {}  # parameters of each target and of its network
+        self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
         self.build_nets()
 
     @classmethod
@@ -132,8 +133,12 @@ class AgentBase:
         self.__dict__[name] = self.share(net.to(self.device))
         target = self.share(deepcopy(net).requires_grad_(False)) if name in self.target_nets else net
         self.__dict__[f"{name}_target"] = target
-        self.followers[name] = [list(target.parameters()), list(net.parameters())]
-        self.__dict__[f"{name}_optimizer"] = self.build_optimizer(name, net)
+        optimizer = self.build_optimizer(name, net)
+        self.__dict__[f"{name}_optimizer"] = optimizer
+        if target is not net:
+            twins = dict(zip(net.parameters(), target.parameters(), strict=True))
+            leader = optimizer.flats[0]
+            self.followers[name] = FlatParameters([twins[p] for p in leader.params], leader.members), leader
 
     def share(self, net: nn.Module) -> nn.Module:
         if isinstance(net, NetBase):
@@ -145,29 +150,20 @@ class AgentBase:
             )
         return net
 
-    def build_optimizer(self, name: str, net: nn.Module) -> torch.optim.Optimizer:
-        return self.adam([{"params": list(net.parameters()), "members": getattr(net, "members", 1)}])
+    def build_optimizer(self, name: str, net: nn.Module) -> FlatAdam:
+        """What steps the network that is named act or cri; its first parameter group is the network's own."""
+        params = [p for p in net.parameters() if p.requires_grad]
+        groups = [{"params": params, "members": getattr(net, "members", 1)}]
+        return FlatAdam(groups, at_progress(self.learning_rate, 0.0), eps=self.adam_eps)
 
-    def adam(self, groups: list[dict[str, Any]]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(groups, at_progress(self.learning_rate, 0.0), eps=self.adam_eps, fused=True)
-
-    def minimize(self, optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+    def minimize(self, optimizer: FlatAdam, loss: Tensor) -> None:
         """One step of gradient descent, the only place where gradients flow.
 
         Each parameter group, and in it each member of an ensemble, is clipped by itself. A step whose gradient is not
         finite is skipped, so that parameters stay finite; the log shows it.
         """
-        params = [p for group in optimizer.param_groups for p in group["params"]]
-        grads = torch.autograd.grad(loss, params, allow_unused=True, materialize_grads=True)
-        total, start = torch.zeros((), device=self.device), 0
-        for group in optimizer.param_groups:
-            end = start + len(group["params"])
-            total += clip_by_norm(grads[start:end], self.clip_grad_norm, group.get("members", 1)).sum()
-            start = end
-        for p, grad in zip(params, grads, strict=True):
-            p.grad = grad
-        optimizer.found_inf = (total * 0 != 0).float()  # type: ignore[attr-defined]  # inf * 0 and NaN * 0 are NaN
-        optimizer.step()
+        grads = torch.autograd.grad(loss, optimizer.params, allow_unused=True, materialize_grads=True)
+        optimizer.descend(grads, self.clip_grad_norm)
 
     optimizer_backward = minimize
     soft_update = staticmethod(soft_update)
@@ -458,7 +454,8 @@ class AgentOffPolicy(AgentBase):
 
     def update_targets(self) -> None:
         for name in self.target_nets:
-            lerp(*self.followers[name], self.soft_update_tau)
+            target, net = self.followers[name]
+            target.matrix().lerp_(net.matrix(), self.soft_update_tau)
 
 
 class AgentOnPolicy(AgentBase):

@@ -11,6 +11,7 @@ from ..trajectory import Batch
 from .AgentBase import AgentOffPolicy
 from .functional import weighted_mean
 from .net import ActorSAC, CriticEnsemble
+from .optim import FlatAdam
 
 
 class AgentSAC(AgentOffPolicy):
@@ -30,10 +31,10 @@ class AgentSAC(AgentOffPolicy):
         self.act = ActorSAC(self.net_dims, self.state_dim, self.action_dim, self.activation)
         self.cri = CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
 
-    def build_optimizer(self, name: str, net: nn.Module) -> torch.optim.Optimizer:
+    def build_optimizer(self, name: str, net: nn.Module) -> FlatAdam:
         optimizer = super().build_optimizer(name, net)
         if name == "act":
-            optimizer.add_param_group({"params": [self.log_alpha], "members": 1})
+            optimizer.add_param_group({"params": [self.log_alpha]})
         return optimizer
 
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:

@@ -6,7 +6,6 @@ Letters: T horizon, N environments, B batch, K ensemble, A action.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -106,24 +105,17 @@ def mask_illegal(values: Tensor, action_mask: Tensor | None) -> Tensor:
     return values if action_mask is None else values.masked_fill(~action_mask, ILLEGAL)
 
 
-def clip_by_norm(grads: Sequence[Tensor], max_norm: float, members: int = 1) -> Tensor:
-    """Scales the gradients in place to a norm of at most max_norm and returns the norm before, (K,).
+def clip_by_norm(grads: Tensor, max_norm: float) -> Tensor:
+    """Scales each row of the gradients (K, P) in place to a norm of at most max_norm; returns the norms before, (K, 1).
 
-    members: K > 1 for a batched ensemble, whose tensors all have the axis K first: each member is clipped by itself.
+    A row is a member of an ensemble: each is clipped by itself.
     """
-    norms = torch.cat([grad.reshape(members, -1) for grad in grads], dim=1).norm(dim=1)
-    scale = (max_norm / (norms + 1e-6)).clamp(max=1.0)
-    torch._foreach_mul_(list(grads), [scale.view(-1, *[1] * (g.dim() - 1)) if members > 1 else scale[0] for g in grads])
+    norms = torch.linalg.vector_norm(grads, dim=1, keepdim=True)
+    grads.div_(norms.div(max_norm).clamp_(min=1.0))
     return norms
 
 
 @torch.no_grad()
 def soft_update(target: nn.Module, net: nn.Module, tau: float) -> None:
     """target <- (1 - tau) * target + tau * net."""
-    lerp(list(target.parameters()), list(net.parameters()), tau)
-
-
-@torch.no_grad()
-def lerp(targets: list[Tensor], sources: list[Tensor], tau: float) -> None:
-    """target <- (1 - tau) * target + tau * source for every pair, in one call."""
-    torch._foreach_lerp_(targets, sources, tau)
+    torch._foreach_lerp_(list(target.parameters()), list(net.parameters()), tau)
