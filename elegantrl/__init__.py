@@ -1,6 +1,7 @@
 """A lightweight, readable and fast library for deep reinforcement learning in PyTorch.
 
-The public names are imported when they are first asked for, so that importing one does not import everything.
+The public names are imported when they are first asked for, so that importing one does not import everything; only
+the networks are there at once.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _HOMES = {
 __all__ = list(_HOMES)
 
 compat.install()
+importlib.import_module(".agents.net", __name__)  # registers the networks, so that torch.load("act.pth") works
 
 
 def __getattr__(name: str) -> Any:

@@ -101,4 +101,4 @@ def test_star_imports():
 
 
 def test_importing_the_package_is_light():
-    assert run("import sys, elegantrl; print('torch' in sys.modules, elegantrl.__version__)").split()[0] == "False"
+    assert run("import sys, elegantrl; print('gymnasium' in sys.modules, elegantrl.__version__)").split()[0] == "False"

@@ -7,6 +7,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import gymnasium as gym
@@ -118,6 +119,13 @@ class GymEnv(gym.Env):
     def close(self) -> None:
         if hasattr(self.env, "close"):
             self.env.close()
+
+    @cached_property
+    def vector(self) -> Any:
+        """This environment under the vector contract: one object, since it knows where the episode stands."""
+        from .vector import as_vec_env  # here, because it imports this file
+
+        return as_vec_env(self)
 
     @property
     def unwrapped(self) -> Any:

@@ -113,7 +113,7 @@ class ReplayBuffer:
             source = getattr(tr, name)[skip : tr.horizon]
             column.index_copy_(0, index, source.flatten(0, 1))
         if self.tree is not None:
-            had_rows = self.size[cols] > 0
+            had_rows = (self.size[cols] > 0) & (tr.horizon < self.rows)  # else that row is overwritten by now
             index_all = torch.cat([newest[had_rows], index])
             priority = torch.where(self.columns["unmasks"][index_all], self.tree.max_priority, 0.0)
             priority[-len(cols) :] = 0.0  # the newest rows

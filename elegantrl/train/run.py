@@ -111,7 +111,7 @@ class Run:
         storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
 
     def resume(self) -> bool:
-        """Loads cwd's checkpoint, the random states last. False, and a line that says so, where there is none."""
+        """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
         if not os.path.exists(path):
             self.evaluator.console.line(f"continue_train: {path} does not exist, a new run begins.")
@@ -124,8 +124,8 @@ class Run:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))
         set_random_states(state["random"])
+        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))  # as the run that went on did
         self.evaluator.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
@@ -261,12 +261,15 @@ def valid_agent(
     if if_render:
         env_args = {"render_mode": "human", **env_args}
     env = build_env(env_class, env_args)
-    agent = build_agent(Config(agent_class, env, net_dims=net_dims))
-    saved = storage.load(actor_path, agent.device)
-    agent.act.load_state_dict(saved.state_dict() if isinstance(saved, torch.nn.Module) else saved)
+    actor = storage.load(actor_path, "cpu")
+    if not isinstance(actor, torch.nn.Module):
+        norms = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
+        agent = build_agent(Config(agent_class, env, net_dims=net_dims, **norms))
+        agent.act.load_state_dict(actor)
+        actor = agent.act
     returns = []
     for i in range(render_times):
-        episode_return, steps = get_rewards_and_steps(env, agent, if_render)
+        episode_return, steps = get_rewards_and_steps(env, actor, if_render)
         print(f"episode {i:4}   return {episode_return:10.3f}   steps {steps:6}", flush=True)
         returns.append(episode_return)
     env.close()

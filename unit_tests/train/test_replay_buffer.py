@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from elegantrl.trajectory import Trajectory
 from elegantrl.train import replay_buffer as module
 from elegantrl.train.replay_buffer import ReplayBuffer, ReplayBufferMP, SumTree, init_replay_buffer
+from elegantrl.trajectory import Trajectory
 from unit_tests.tasks import Settings
 
 

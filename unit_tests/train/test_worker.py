@@ -151,5 +151,5 @@ def test_an_exception_is_raised_with_its_place():
 def test_the_policy_is_named_where_it_fails():
     worker = worker_of(Clock(), 4)
     worker.agent.act.net[-1].bias.data.fill_(math.nan)
-    with pytest.raises(EnvironmentFault, match="the policy chose .* actions at step"):
+    with pytest.raises(EnvironmentFault, match=r"the policy chose .* actions at step"):
         worker.explore()
