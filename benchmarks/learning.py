@@ -33,7 +33,7 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; the processes of the pool inherit it
 
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 
 RESULTS = Path(__file__).resolve().parent / "results"
 EPISODES = 10
@@ -66,7 +66,7 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "learning_rate": Linear(1e-3), "batch_size": 64, "buffer_size": 100_000, "utd": 0.5,
+    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 64, "buffer_size": 100_000, "utd": 0.5,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "repeat_times": 10,
@@ -76,7 +76,7 @@ CARTPOLE_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 8, "learnin
 PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128, "buffer_init_size": 1_000}
 PENDULUM_PPO = {
     "net_dims": (64, 64), "num_envs": 8, "horizon_len": 256, "batch_size": 256, "repeat_times": 10,
-    "learning_rate": Linear(1e-3), "gamma": 0.9, "lambda_gae_adv": 0.95,
+    "learning_rate": LinearSchedule(1e-3), "gamma": 0.9, "lambda_gae_adv": 0.95,
 }  # fmt: skip
 PENDULUM_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 16, "learning_rate": 1e-3, "gamma": 0.9}
 LUNAR_PPO = {

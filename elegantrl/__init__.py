@@ -21,10 +21,14 @@ _HOMES = {
     "check_env": "train.config",
     "train_agent": "train.run",
     "train_and_evaluate": "train.run",
+    "train_and_evaluate_mp": "train.run",
     "train_agent_single_process": "train.run",
+    "train_agent_multiprocessing": "train.run",
+    "train_agent_multiprocessing_multi_gpu": "train.run",
     "valid_agent": "train.run",
     "load_agent": "train.run",
     "Evaluator": "train.evaluator",
+    "LinearSchedule": "agents.functional",
 }
 __all__ = list(_HOMES)
 

@@ -7,8 +7,9 @@ Letters: T horizon, N environments, B batch, K ensemble, S state, A action.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,10 +17,30 @@ from torch import Tensor
 
 @dataclass
 class Record:
-    """What a policy or a critic sees at one moment. The leading axes are free: (B, ...) or (T, N, ...)."""
+    """What a policy or a critic sees at one moment. The leading axes are free: (B, ...) or (T, N, ...).
+
+    The one list of state-like fields: trajectory, ring and batch take theirs from here.
+    """
 
     states: Tensor  # (B, S)
     action_mask: Tensor | None = None  # (B, A) bool, True where the action is allowed
+
+    @classmethod
+    def of(cls, state: Tensor, info: Mapping[str, Any]) -> Record:
+        """What an environment's reset or step returned."""
+        return cls(state, **{name: info[name] for name in STATE_LIKE[1:] if name in info})
+
+    def state_like(self) -> dict[str, Tensor]:
+        """The state-like fields that are there, by name."""
+        return {name: x for name in STATE_LIKE if (x := getattr(self, name)) is not None}
+
+    def at(self, index: Any) -> Record:
+        """The rows that an index or slice of the first axis names."""
+        return Record(**{name: x[index] for name, x in self.state_like().items()})
+
+    def seen_on(self, device: torch.device) -> Record:
+        """The same on a device; nothing is copied if it is there."""
+        return Record(**{name: x.to(device) for name, x in self.state_like().items()})
 
 
 STATE_LIKE = tuple(f.name for f in fields(Record))
@@ -56,6 +77,7 @@ class Rollout(Record):
         rows = len(self.weight)
         count = max(1, round(rows / (batch_size or rows)))
         size = -(-rows // count)
+        count = -(-rows // size)  # so that no minibatch is padding alone
         order = torch.randperm(rows, device=self.weight.device)
         padding = count * size - rows
         if padding:
@@ -68,18 +90,16 @@ class Rollout(Record):
             yield Rollout(**{name: x[i * size : (i + 1) * size] for name, x in shuffled.items()})
 
 
-@dataclass
-class Trajectory:
-    """What a Worker collects, time-major, allocated once. States have T + 1 rows: the last is the successor."""
+@dataclass(kw_only=True)
+class Trajectory(Record):
+    """What a Worker collects, time-major, allocated once. State-like fields have T + 1 rows: the last is the successor."""
 
-    states: Tensor  # (T + 1, N, S)
     actions: Tensor  # (T, N, A) float, or (T, N) long
     rewards: Tensor  # (T, N)
     undones: Tensor  # (T, N) bool
     unmasks: Tensor  # (T, N) bool
     dones: Tensor  # (T, N) bool, an episode ended here; for the log, never read by an update
     logprobs: Tensor | None = None  # (T, N), on-policy
-    action_mask: Tensor | None = None  # (T + 1, N, A) bool
     bootstraps: Tensor | None = None  # (T, N), gamma V(final) of rows that a time limit ended, on-policy, 'same_step'
 
     @property
@@ -90,40 +110,36 @@ class Trajectory:
     def allocate(
         cls,
         horizon: int,
-        state: Tensor,
+        first: Record,
         action_dim: int,
         if_discrete: bool,
         if_logprob: bool = False,
-        if_action_mask: bool = False,
         if_bootstrap: bool = False,
     ) -> Trajectory:
-        """Empty tensors for `horizon` steps of the environments that returned `state` (N, S)."""
-        num, device = state.shape[0], state.device
+        """Tensors for `horizon` steps of the environments that returned `first` (N, ...)."""
+        num, device = first.states.shape[0], first.states.device
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return torch.zeros(shape, dtype=dtype, device=device)
+            return torch.zeros(horizon, num, *shape, dtype=dtype, device=device)
 
-        flags = [empty(horizon, num, dtype=torch.bool) for _ in range(3)]
         return cls(
-            empty(horizon + 1, *state.shape, dtype=state.dtype),
-            empty(horizon, num, dtype=torch.long) if if_discrete else empty(horizon, num, action_dim),
-            empty(horizon, num),
-            *flags,
-            logprobs=empty(horizon, num) if if_logprob else None,
-            action_mask=empty(horizon + 1, num, action_dim, dtype=torch.bool) if if_action_mask else None,
-            bootstraps=empty(horizon, num) if if_bootstrap else None,
+            **{name: x.new_zeros(horizon + 1, *x.shape) for name, x in first.state_like().items()},
+            actions=empty(dtype=torch.long) if if_discrete else empty(action_dim),
+            rewards=empty(),
+            **{name: empty(dtype=torch.bool) for name in ("undones", "unmasks", "dones")},
+            logprobs=empty() if if_logprob else None,
+            bootstraps=empty() if if_bootstrap else None,
         )
 
-    def record(self, t: int | slice) -> Record:
-        """The state-like fields at row t, (N, ...); a slice keeps the time axis."""
-        return Record(self.states[t], None if self.action_mask is None else self.action_mask[t])
-
-    def set_record(self, t: int, record: Record) -> None:
-        self.states[t] = record.states
-        if self.action_mask is not None:
-            self.action_mask[t] = record.action_mask
+    def put(self, t: int, record: Record) -> None:
+        """Writes the state-like fields of row t."""
+        for name, x in record.state_like().items():
+            getattr(self, name)[t] = x
 
     def to(self, device: torch.device) -> Trajectory:
+        """The same on a device; itself if it is there."""
+        if self.rewards.device == device:
+            return self
         columns = {f.name: getattr(self, f.name) for f in fields(self)}
         return Trajectory(**{name: x if x is None else x.to(device, non_blocking=True) for name, x in columns.items()})
 
@@ -141,11 +157,11 @@ class Trajectory:
         """The inverse of `as_tuple`; last_state (N, S) is the state after the last row."""
         states, actions, *logprobs, rewards, undones, unmasks = items
         return cls(
-            torch.cat([states, last_state[None].to(states.dtype)]),
-            actions,
-            rewards,
-            undones.bool(),
-            unmasks.bool(),
-            torch.zeros_like(undones, dtype=torch.bool),
+            states=torch.cat([states, last_state[None].to(states.dtype)]),
+            actions=actions,
+            rewards=rewards,
+            undones=undones.bool(),
+            unmasks=unmasks.bool(),
+            dones=torch.zeros_like(undones, dtype=torch.bool),
             logprobs=logprobs[0] if logprobs else None,
         )

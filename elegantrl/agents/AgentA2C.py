@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .AgentPPO import AgentPPO
+from ..trajectory import Rollout
+from .AgentBase import AgentOnPolicy
 
 
-class AgentA2C(AgentPPO):
-    """One step of the policy gradient on each short rollout. Discrete or continuous by the environment."""
+class AgentA2C(AgentOnPolicy):
+    """One step of the policy gradient on each short rollout."""
 
     horizon_len = 16
     batch_size = None  # the whole rollout
     repeat_times = 1
     learning_rate = 7e-4
 
-    def policy_loss(self, logratio: Tensor, advantages: Tensor) -> Tensor:
-        """-A log pi, whose gradient is 1602.01783 section 4; the old log-probability in logratio is a constant."""
-        return -logratio * advantages
+    def policy_loss(self, logprobs: Tensor, batch: Rollout) -> Tensor:
+        """-A log pi, whose gradient is section 4's."""
+        return -batch.advantages * logprobs
 
 
 class AgentDiscreteA2C(AgentA2C):

@@ -5,8 +5,10 @@ Letters: T horizon, N environments, B batch, K ensemble, S state, A action.
 
 from __future__ import annotations
 
+import inspect
+import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, ClassVar, cast
 
@@ -16,8 +18,8 @@ from torch import Tensor, nn
 from .. import storage
 from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
-from .functional import Linear, at_progress, discounted_sums, gae, soft_update, weighted_mean
-from .net import ActorBase, CriticBase, NetBase, Normaliser, Plain
+from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
+from .net import ActorDiscretePPO, ActorPPO, CriticPPO, NetBase, NoNormaliser, Normaliser
 from .optim import FlatAdam, FlatParameters
 
 
@@ -38,7 +40,7 @@ class AgentBase:
     activation: str = "relu"  # relu, tanh, gelu or elu
     gamma: float = 0.99  # discount factor of future rewards
     reward_scale: float = 1.0  # factor on every reward, in updates only
-    learning_rate: float | Linear = 3e-4  # step size of Adam, a number or a schedule
+    learning_rate: float | LinearSchedule = 3e-4  # step size of Adam, a number or a schedule
     adam_eps: float = 1e-8  # epsilon of Adam
     clip_grad_norm: float = 3.0  # largest gradient norm, for each network of an ensemble
     batch_size: int | None = 256  # transitions in one update
@@ -90,18 +92,18 @@ class AgentBase:
         self.update_count = 0  # critic updates over the whole run
         self.actor_count = 0  # actor updates over the whole run
         self.carry = 0.0  # fraction of an update that the next rollout inherits
-        self.last_state: Tensor | None = None  # (N, S), where the next rollout begins
-        self.last_mask: Tensor | None = None  # (N, A), its action mask
+        self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
 
         tau = self.state_value_tau or None
         shape: tuple[int, ...] = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
         if (self.if_norm_state or tau) and len(shape) == 1:
-            self.state_norm: Plain = Normaliser(shape, tau).to(self.device)
+            self.state_norm: NoNormaliser = Normaliser(shape, tau).to(self.device)
         else:
-            self.state_norm = Plain()
-        self.value_norm: Plain = Normaliser((), tau).to(self.device) if self.if_norm_value or tau else Plain()
-        self.reward_norm: Plain = Normaliser().to(self.device) if self.if_norm_reward else Plain()
+            self.state_norm = NoNormaliser()
+        norm = NoNormaliser() if not (self.if_norm_value or tau) else Normaliser((), tau).to(self.device)
+        self.value_norm: NoNormaliser = norm
+        self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
         self.build_nets()
@@ -111,8 +113,8 @@ class AgentBase:
         """Every hyper-parameter of this agent and its default: the annotated class attributes."""
         names: dict[str, Any] = {}
         for owner in reversed(cls.__mro__):
-            for name, kind in owner.__dict__.get("__annotations__", {}).items():
-                if hasattr(cls, name) and not str(kind).startswith("ClassVar"):
+            for name, kind in inspect.get_annotations(owner).items():
+                if hasattr(cls, name) and "ClassVar" not in str(kind):
                     names[name] = getattr(cls, name)
         return names
 
@@ -186,7 +188,7 @@ class AgentBase:
             self.state_norm.commit()
         if self.reward_norm.learns:
             start = self.return_carry if self.return_carry is not None else torch.zeros_like(trajectory.rewards[0])
-            keeps = ~trajectory.dones
+            keeps = trajectory.undones & trajectory.unmasks
             sums = discounted_sums(trajectory.rewards, keeps, start, self.gamma)
             self.return_carry = self.gamma * keeps[-1] * sums[-1]
             self.reward_norm.watch(sums[trajectory.unmasks])
@@ -222,36 +224,44 @@ class AgentBase:
         """The greedy action in the environment's own units, ready for env.step. state (S,) or (N, S), any array."""
         x = torch.as_tensor(state, device=self.device)
         x = x if x.dtype == torch.uint8 else x.float()
-        single = x.dim() == (1 if isinstance(self.state_dim, int) else len(self.state_dim))
-        mask = None if action_mask is None else torch.as_tensor(action_mask, device=self.device).bool()
-        action = self.greedy(x[None], mask if mask is None else mask[None]) if single else self.greedy(x, mask)
-        array = action.cpu().numpy()
+        shape = (self.state_dim,) if isinstance(self.state_dim, int) else self.state_dim
+        single = x.dim() <= len(shape) or (x.numel() == math.prod(shape) and x.shape[1:] != shape)
+        mask = action_mask
+        if mask is not None:
+            mask = torch.as_tensor(mask, device=self.device).bool().reshape(-1, self.action_dim)
+        array = self.greedy(x.reshape(-1, *shape), mask).cpu().numpy()
         array = array if self.codec is None else self.codec.decode(array)
         return array[0] if single else array
 
-    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
-        """Chooses the actions of row t (N, A) or (N,) and notes what the algorithm needs of them."""
+    def decide(self, trajectory: Trajectory, t: int) -> None:
+        """Writes the actions of row t (N, A) or (N,), and what the algorithm needs of them."""
         raise NotImplementedError
 
     def new_trajectory(self, env: Any, horizon_len: int) -> Trajectory:
         """A trajectory that fits the environment; resets the environment if this agent has not begun."""
-        if self.last_state is None or self.last_state.shape[0] != env.num_envs:
+        if self.last is None or self.last.states.shape[0] != env.num_envs:
             self.begin(*env.reset())
-        assert self.last_state is not None
+        assert self.last is not None
+        on_policy = not self.if_off_policy
+        if_bootstrap = on_policy and env.autoreset == "same_step"
         return Trajectory.allocate(
-            horizon_len,
-            self.last_state,
-            self.action_dim,
-            self.if_discrete,
-            if_logprob=not self.if_off_policy,
-            if_action_mask=self.last_mask is not None,
-            if_bootstrap=not self.if_off_policy and env.autoreset == "same_step",
+            horizon_len, self.last, self.action_dim, self.if_discrete, if_logprob=on_policy, if_bootstrap=if_bootstrap
         )
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
         """The next rollout starts here, at the states (N, S) that a reset returned."""
-        self.last_state, self.last_mask, self.return_carry = state, info.get("action_mask"), None
+        self.last, self.return_carry = Record.of(state, info), None
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
+
+    @property
+    def last_state(self) -> Tensor | None:
+        """The states (N, S) at which the next rollout begins; a script may set them after its own env.reset."""
+        return None if self.last is None else self.last.states
+
+    @last_state.setter
+    def last_state(self, state: Any) -> None:
+        state = torch.as_tensor(state, dtype=torch.float32, device=self.device)
+        self.begin(state if state.dim() > (1 if isinstance(self.state_dim, int) else 3) else state[None], {})
 
     @torch.no_grad()
     def explore(self, env: Any, trajectory: Trajectory, if_random: bool = False) -> Trajectory:
@@ -261,19 +271,17 @@ class AgentBase:
         so only that row is masked. With same-step auto-reset the state after a time-out is lost: its own row is masked,
         unless the value of a known final observation completes it (on-policy).
         """
-        assert self.last_state is not None and self.last_done is not None, "call new_trajectory or begin first"
+        assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
         never = torch.zeros_like(self.last_done)
         for t in range(tr.horizon):
-            record = Record(self.last_state, self.last_mask)
-            tr.set_record(t, record)
+            tr.put(t, self.last)
             if if_random:
-                tr.actions[t] = self.random_action(record)
-                action = tr.actions[t]
+                tr.actions[t] = self.random_action(self.last)
             else:
-                action = self.decide(tr, t)
-            self.last_state, reward, terminal, truncate, info = env.step(action)
-            self.last_mask = info.get("action_mask")
+                self.decide(tr, t)
+            state, reward, terminal, truncate, info = env.step(tr.actions[t])
+            self.last = Record.of(state, info)
             masked = never if same_step else self.last_done
             tr.rewards[t] = reward.masked_fill(masked, 0.0)
             if same_step:
@@ -282,7 +290,7 @@ class AgentBase:
             tr.unmasks[t] = ~masked
             tr.undones[t] = ~terminal
             self.last_done = tr.dones[t] = terminal | truncate
-        tr.set_record(tr.horizon, Record(self.last_state, self.last_mask))
+        tr.put(tr.horizon, self.last)
         return tr
 
     def bootstrap(
@@ -305,17 +313,20 @@ class AgentBase:
         """Learns from the newest data. Returns the floats that `log_names` names."""
         raise NotImplementedError
 
-    def read_logs(self, sums: Tensor, counts: tuple[int, ...]) -> tuple[float, ...]:
-        """Means of the logged sums; one look at the device per rollout. Raises if training has left the finite."""
-        means = [total / max(1, count) for total, count in zip(sums.tolist(), counts, strict=True)]
-        for name, mean in zip(self.log_names, means, strict=True):
-            if mean != mean or mean in (float("inf"), float("-inf")):
+    def read_logs(self, sums: Tensor, counts: Sequence[float]) -> tuple[float, ...]:
+        """Means of the logged sums, NaN of nothing; one look at the device per rollout.
+
+        Raises FloatingPointError if training has left the finite.
+        """
+        totals = sums.tolist()
+        for name, mean in zip(self.log_names, totals, strict=True):
+            if not math.isfinite(mean):
                 raise FloatingPointError(
                     f"{type(self).__name__}: {name} is {mean} at update {self.update_count}. Steps with such gradients "
                     "were skipped, the parameters are finite. Lower learning_rate, or reward_scale, or turn a "
                     "normaliser on (if_norm_state, if_norm_reward)."
                 )
-        return tuple(means)
+        return tuple(total / count if count else math.nan for total, count in zip(totals, counts, strict=True))
 
     def modules(self) -> dict[str, nn.Module]:
         """The networks by name, targets apart from their networks only where they are."""
@@ -328,7 +339,6 @@ class AgentBase:
 
     saved: ClassVar[tuple[str, ...]] = (  # attributes that a checkpoint holds beside networks and optimizers
         *("progress", "update_count", "actor_count", "carry"),
-        *("last_state", "last_mask", "last_done", "return_carry"),
     )
 
     def state_dict(self) -> dict[str, Any]:
@@ -354,7 +364,8 @@ class AgentBase:
         files = {"actor": self.act, "cri": self.cri, "act_target": self.act_target, "cri_target": self.cri_target}
         optimizers = {"act_optimizer": self.act_optimizer, "cri_optimizer": self.cri_optimizer}
         if if_save:
-            storage.atomic_save(self.act, os.path.join(cwd, "act.pth"))
+            act = deepcopy(self.act).cpu()  # so that a bare torch.load works on a machine without a GPU
+            storage.atomic_save(act, os.path.join(cwd, "act.pth"))
         for name, part in {**files, **optimizers}.items():
             path = os.path.join(cwd, f"{name}.pth")
             if if_save:
@@ -399,10 +410,9 @@ class AgentOffPolicy(AgentBase):
 
     # the template
 
-    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
-        record = trajectory.record(t)
+    def decide(self, trajectory: Trajectory, t: int) -> None:
+        record = trajectory.at(t).seen_on(self.device)
         trajectory.actions[t] = self.explore_action(record.states, record.action_mask)
-        return trajectory.actions[t]
 
     def count_updates(self, transitions: int) -> int:
         """Updates after a rollout of so many transitions; the fraction is carried to the next."""
@@ -417,6 +427,7 @@ class AgentOffPolicy(AgentBase):
         self.start_update()
         self.sums = torch.zeros(len(self.log_names), device=self.device)
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
+        buffer.add_size = 0
         for _ in range(updates):
             batch = buffer.sample(self.batch_size, gamma=self.gamma)
             td = self.update_critic(batch)
@@ -441,7 +452,7 @@ class AgentOffPolicy(AgentBase):
         td = q - label
         loss = weighted_mean(self.td_loss(self.value_norm.shrink(td)), batch.weight)  # (K,)
         self.minimize(self.cri_optimizer, loss.sum())
-        self.value_norm.watch(label)
+        self.value_norm.watch(label, batch.weight)
         self.update_count += 1
         self.sums[0] += loss.detach().mean()
         return td.detach()
@@ -459,19 +470,35 @@ class AgentOffPolicy(AgentBase):
 
 
 class AgentOnPolicy(AgentBase):
-    """A from GAE(lambda); minimise policy_loss(log pi_new / pi_old, A) - entropy, and (V - return)^2."""
+    """Advantages and returns of the newest rollout; minimise policy_loss - entropy, and (V - return)^2.
+
+    The networks are small by default, with tanh and orthogonal layers. Discrete or continuous by the environment.
+    """
 
     if_off_policy = False
+    action_kinds = ("continuous", "discrete")
     log_names = ("objC", "objA", "entropy", "kl")
 
+    net_dims = (64, 64)
+    activation = "tanh"
+    adam_eps = 1e-5
+    clip_grad_norm = 0.5
+    log_std_init: float = 0.0  # log of the Gaussian policy's std at the start
     horizon_len = 1024
     repeat_times: float = 10  # epochs over each rollout
     lambda_gae_adv: float = 0.95  # lambda of the generalised advantage estimate
     lambda_entropy: float = 0.0  # weight of the entropy bonus
     target_kl: float = float("inf")  # no further epoch once the mean KL from the old policy exceeds this
 
-    def policy_loss(self, logratio: Tensor, advantages: Tensor) -> Tensor:
-        """What each row adds to the actor's loss, (B,), (B,) -> (B,)."""
+    def build_nets(self) -> None:
+        dims = (self.net_dims, self.state_dim, self.action_dim, self.activation)
+        self.act = ActorDiscretePPO(*dims) if self.if_discrete else ActorPPO(*dims, self.log_std_init)
+        self.cri = CriticPPO(*dims)
+
+    # the nouns that an algorithm defines
+
+    def policy_loss(self, logprobs: Tensor, batch: Rollout) -> Tensor:
+        """What each row adds to the actor's loss, (B,). logprobs (B,): of batch.actions, under today's policy."""
         raise NotImplementedError
 
     def value(self, record: Record) -> Tensor:
@@ -481,11 +508,10 @@ class AgentOnPolicy(AgentBase):
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.act.sample(state, action_mask)
 
-    def decide(self, trajectory: Trajectory, t: int) -> Tensor:
-        record = trajectory.record(t)
+    def decide(self, trajectory: Trajectory, t: int) -> None:
+        record = trajectory.at(t).seen_on(self.device)
         assert trajectory.logprobs is not None
         trajectory.actions[t], trajectory.logprobs[t] = self.explore_action(record.states, record.action_mask)
-        return trajectory.actions[t]
 
     def bootstrap(
         self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
@@ -494,8 +520,25 @@ class AgentOnPolicy(AgentBase):
         if final is None:
             trajectory.bootstraps[t] = 0.0
             return super().bootstrap(trajectory, t, timeout, terminal, final)
-        trajectory.bootstraps[t] = (self.gamma * self.value(Record(final))).masked_fill(~timeout, 0.0)
+        value = self.value(Record(final).seen_on(self.device)).to(timeout.device)
+        trajectory.bootstraps[t] = (self.gamma * value).masked_fill(~timeout, 0.0)
         return torch.zeros_like(timeout), terminal | timeout
+
+    def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
+        """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""
+        tr, rewards = trajectory, self.scaled(trajectory.rewards)
+        if tr.bootstraps is not None:
+            rewards = rewards + tr.bootstraps
+        values = self.value(tr)  # (T + 1, N)
+        if values.shape != tr.states.shape[:2]:
+            raise ValueError(
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected "
+                f"{tuple(tr.states.shape[:2])}: squeeze its last axis."
+            )
+        advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
+        return advantages, advantages + values[:-1]
+
+    # the template
 
     def update_net(self, buffer: Any) -> tuple[float, ...]:
         """Learns from a Trajectory, or from the tuple of `explore_env`. Returns the floats that `log_names` names."""
@@ -503,53 +546,46 @@ class AgentOnPolicy(AgentBase):
             assert self.last_state is not None
             buffer = Trajectory.from_tuple(buffer, self.last_state)
         self.start_update()
-        self.sums = torch.zeros(len(self.log_names), device=self.device)
-        rollout, updates = self.prepare(buffer), 0
+        rollout = self.rows(buffer.to(self.device))
+        self.sums = torch.zeros(len(self.log_names) + 1, device=self.device)  # of the logs, and of the weights
         for _ in range(int(self.repeat_times)):
-            before = self.sums[-1].clone()
-            epoch = [self.update_once(batch) for batch in rollout.minibatches(self.batch_size)]
-            updates += len(epoch)
-            if float(self.sums[-1] - before) / len(epoch) > self.target_kl:
+            before = self.sums.clone()
+            for batch in rollout.minibatches(self.batch_size):
+                self.update_once(batch)
+            if self.is_far(self.sums - before):
                 break
-        return self.read_logs(self.sums, (updates,) * len(self.log_names))
+        return self.read_logs(self.sums[:-1], [float(self.sums[-1])] * len(self.log_names))
 
     @torch.no_grad()
-    def prepare(self, trajectory: Trajectory) -> Rollout:
-        """Values, advantages (to mean 0 and std 1 over the unmasked rows) and returns, as rows (T * N, ...)."""
-        tr = trajectory.to(self.device)
-        weight = tr.unmasks.float()
-        rewards = self.scaled(tr.rewards) if tr.bootstraps is None else self.scaled(tr.rewards) + tr.bootstraps
-        values = self.value(tr.record(slice(None)))  # (T + 1, N)
-        if values.shape != tr.states.shape[:2]:
-            raise ValueError(
-                f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected "
-                f"{tuple(tr.states.shape[:2])}: squeeze its last axis."
-            )
-        advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
-        returns = advantages + values[:-1]
-        self.value_norm.watch(returns[tr.unmasks])
+    def rows(self, trajectory: Trajectory) -> Rollout:
+        """The trajectory as rows (T * N, ...), its advantages moved to mean 0 and std 1 over the unmasked."""
+        tr, weight = trajectory, trajectory.unmasks.float()
+        advantages, returns = self.returns(tr)
+        self.value_norm.watch(returns.flatten(), weight.flatten())
         count = weight.sum().clamp(min=1.0)
         mean = (advantages * weight).sum() / count
         std = ((advantages - mean).square() * weight).sum().div(count).sqrt()
-        advantages = (advantages - mean) / (std + 1e-5)
-        assert tr.logprobs is not None
-        columns = (tr.states[:-1], tr.actions, tr.logprobs, advantages, returns, weight)
-        states, actions, logprobs, advantages, returns, weight = (x.flatten(0, 1) for x in columns)
-        mask = None if tr.action_mask is None else tr.action_mask[:-1].flatten(0, 1)
-        return Rollout(
-            states, mask, actions=actions, logprobs=logprobs, advantages=advantages, returns=returns, weight=weight
-        )
+        columns = {
+            **{name: x[:-1] for name, x in tr.state_like().items()},
+            **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight},
+            "advantages": (advantages - mean) / (std + 1e-5),
+        }
+        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None})
+
+    def is_far(self, sums: Tensor) -> bool:
+        """Whether an epoch with these sums of logs and weights took the policy further than `target_kl`."""
+        return self.target_kl < math.inf and float(sums[-2] / sums[-1]) > self.target_kl
 
     def update_once(self, batch: Rollout) -> None:
-        logprob, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
-        logratio = logprob - batch.logprobs
+        logprobs, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
         entropy = weighted_mean(entropy, batch.weight)
-        policy_loss = weighted_mean(self.policy_loss(logratio, batch.advantages), batch.weight)
+        policy_loss = weighted_mean(self.policy_loss(logprobs, batch), batch.weight)
         self.minimize(self.act_optimizer, policy_loss - self.lambda_entropy * entropy)
         value_loss = weighted_mean(self.value_norm.shrink(self.value(batch) - batch.returns).square(), batch.weight)
         self.minimize(self.cri_optimizer, value_loss)
         self.update_count += 1
         self.actor_count += 1
         with torch.no_grad():
+            logratio = logprobs - batch.logprobs
             kl = weighted_mean(logratio.exp() - 1 - logratio, batch.weight)  # an estimate that is never negative
-            self.sums += torch.stack([value_loss, -policy_loss, entropy, kl])
+            self.sums += torch.stack([value_loss, -policy_loss, entropy, kl, batch.weight.mean()])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..trajectory import Batch
 from .AgentBase import AgentOffPolicy
-from .functional import Linear, at_progress, weighted_mean
+from .functional import LinearSchedule, at_progress, weighted_mean
 from .net import Actor, Critic
 
 
@@ -34,7 +34,7 @@ class OrnsteinUhlenbeckNoise:
 class AgentDDPG(AgentOffPolicy):
     """A deterministic actor climbs the critic; Gaussian noise (or the paper's Ornstein-Uhlenbeck) explores."""
 
-    explore_noise_std: float | Linear = 0.1  # std of the noise on actions in [-1, 1], a number or a schedule
+    explore_noise_std: float | LinearSchedule = 0.1  # std of the noise on actions in [-1, 1], a number or a schedule
     if_ou_noise: bool = False  # Ornstein-Uhlenbeck noise, as in the paper
 
     saved = (*AgentOffPolicy.saved, "ou_state")

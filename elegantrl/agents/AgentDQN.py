@@ -8,9 +8,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..trajectory import Batch
+from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
-from .functional import Linear, at_progress
+from .functional import LinearSchedule, at_progress
 from .net import QNet, QNetBase, QNetDuel
 
 
@@ -26,7 +26,7 @@ class AgentDQN(AgentOffPolicy):
     batch_size = 64
     learning_rate = 5e-4
     utd = 0.25  # an update every four transitions
-    explore_rate: float | Linear = Linear(1.0, 0.05, fraction=0.1)  # share of random actions, a number or a schedule
+    explore_rate: float | LinearSchedule = LinearSchedule(1.0, 0.05, fraction=0.1)  # share of random actions, a number or a schedule
 
     def build_nets(self) -> None:
         self.cri = self.net_class(self.net_dims, self.state_dim, self.action_dim, self.activation)
@@ -39,9 +39,8 @@ class AgentDQN(AgentOffPolicy):
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         """Epsilon-greedy over the allowed actions. (N, S) -> (N,)"""
         scores = self.cri.q_values(state, action_mask)
-        chance = torch.rand_like(scores) if action_mask is None else torch.rand_like(scores) * action_mask
         random = torch.rand(scores.shape[:-1], device=scores.device) < at_progress(self.explore_rate, self.progress)
-        return torch.where(random, chance.argmax(-1), scores.argmax(-1))
+        return torch.where(random, self.random_action(Record(state, action_mask)), scores.argmax(-1))
 
     def q_value(self, batch: Batch) -> Tensor:
         return self.cri.q_values(batch.states).gather(-1, batch.actions[..., None]).squeeze(-1)

@@ -1,6 +1,6 @@
 """The agents. `from elegantrl.agents import AgentPPO` gives the class, although a module bears the same name."""
 
-from .AgentBase import AgentBase
+from .AgentBase import AgentBase, AgentOffPolicy, AgentOnPolicy
 from .AgentDQN import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
 from .AgentDDPG import AgentDDPG  # isort: skip
 from .AgentTD3 import AgentTD3  # isort: skip
@@ -10,6 +10,8 @@ from .AgentA2C import AgentA2C, AgentDiscreteA2C  # isort: skip
 
 __all__ = [
     "AgentBase",
+    "AgentOffPolicy",
+    "AgentOnPolicy",
     "AgentDQN",
     "AgentDoubleDQN",
     "AgentDuelingDQN",

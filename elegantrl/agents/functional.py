@@ -17,10 +17,10 @@ ILLEGAL = -1e8  # the value of an action that the mask forbids: finite, so that 
 
 
 @dataclass(frozen=True)
-class Linear:
+class LinearSchedule:
     """A number that goes from `start` to `end` over the first `fraction` of the run and stays there.
 
-    Give one for `learning_rate`, `explore_rate`, `explore_noise_std`: `learning_rate=Linear(3e-4)` anneals to 0.
+    Give one for `learning_rate`, `explore_rate`, `explore_noise_std`: `learning_rate=LinearSchedule(3e-4)` anneals to 0.
     """
 
     start: float
@@ -29,13 +29,13 @@ class Linear:
 
     def __call__(self, progress: float) -> float:
         """progress: the share of the run that is done, 0 to 1."""
-        return self.start + (self.end - self.start) * min(1.0, progress / self.fraction)
+        return self.start + (self.end - self.start) * min(1.0, progress / max(self.fraction, 1e-9))
 
 
-torch.serialization.add_safe_globals([Linear])
+torch.serialization.add_safe_globals([LinearSchedule])
 
 
-def at_progress(value: float | Linear, progress: float) -> float:
+def at_progress(value: float | LinearSchedule, progress: float) -> float:
     """The value of a number or schedule at this share of the run."""
     return value(progress) if callable(value) else value
 

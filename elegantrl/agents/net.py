@@ -17,6 +17,7 @@ from .functional import gaussian_entropy, gaussian_logprob, mask_illegal, squash
 Dims = Sequence[int]
 StateDim = int | tuple[int, ...]
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+TINY = 1e-12
 ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
 
 
@@ -38,7 +39,7 @@ class EnsembleLinear(nn.Module):
 
 
 class EnsembleMLP(nn.Module):
-    """K independent perceptrons. (B, in) or (K, B, in) -> (K, B, out)"""
+    """K independent perceptrons. (..., in) -> (K, ..., out)"""
 
     def __init__(self, num: int, dims: Dims, activation: str = "relu"):
         super().__init__()
@@ -47,12 +48,12 @@ class EnsembleMLP(nn.Module):
         self.num = num
 
     def forward(self, x: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
-        if x.dim() == 2:
-            num = len(range(self.num)[members]) if isinstance(members, slice) else len(members)
-            x = x.expand(num, *x.shape)
+        num = len(range(self.num)[members]) if isinstance(members, slice) else len(members)
+        lead = x.shape[:-1]
+        x = x.reshape(-1, x.shape[-1]).expand(num, -1, -1)
         for layer in self.layers[:-1]:
             x = self.activation(layer(x, members))
-        return self.layers[-1](x, members)
+        return self.layers[-1](x, members).view(num, *lead, -1)
 
 
 def build_mlp(dims: Dims, activation: str = "relu") -> nn.Sequential:
@@ -79,7 +80,14 @@ def init_orthogonal(net: nn.Sequential, last_std: float) -> nn.Sequential:
     return net
 
 
-class ConvNet(nn.Module):
+class Features(nn.Module):
+    """Bytes become floats in [0, 1], everything else stays. The encoder of states that are no images."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.float() / 255 if x.dtype == torch.uint8 else x
+
+
+class ConvNet(Features):
     """Image encoder. (..., C, H, W) or (..., H, W, C), uint8 in 0..255 or float -> (..., out_dim)
 
     From 64 pixels on the three layers of the DQN paper (Nature 2015), below that three 3 x 3 layers of stride 2.
@@ -91,7 +99,8 @@ class ConvNet(nn.Module):
             raise ValueError(f"ConvNet expects images (C, H, W) or (H, W, C), got a state of shape {state_dim}.")
         self.channel_last = state_dim[-1] < min(state_dim[:2])
         shape = (state_dim[2], *state_dim[:2]) if self.channel_last else tuple(state_dim)
-        sizes = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)] if min(shape[1:]) >= 64 else [(32, 3, 2, 1), (64, 3, 2, 1), (64, 3, 2, 1)]
+        is_large = min(shape[1:]) >= 64
+        sizes = [(32, 8, 4, 0), (64, 4, 2, 0), (64, 3, 1, 0)] if is_large else [(n, 3, 2, 1) for n in (32, 64, 64)]
         layers: list[nn.Module] = []
         channels = shape[0]
         for out, kernel, stride, padding in sizes:
@@ -103,7 +112,7 @@ class ConvNet(nn.Module):
         self.head = nn.Sequential(nn.Linear(flat, out_dim), nn.ReLU())
 
     def forward(self, image: Tensor) -> Tensor:
-        x = image.float() / 255 if image.dtype == torch.uint8 else image
+        x = super().forward(image)
         if self.channel_last:
             x = x.movedim(-1, -3)
         return self.head(self.conv(x.flatten(0, -4))).unflatten(0, x.shape[:-3])
@@ -112,14 +121,14 @@ class ConvNet(nn.Module):
 def build_encoder(state_dim: StateDim, net_dims: Dims) -> tuple[nn.Module, int]:
     """What stands before the perceptron, and its width: nothing for features, a ConvNet for images."""
     if isinstance(state_dim, int):
-        return nn.Identity(), state_dim
+        return Features(), state_dim
     return ConvNet(tuple(state_dim), net_dims[0]), net_dims[0]
 
 
 # normalisers: one object of an agent, shared by its actor, critics and targets, saved with them, frozen in evaluation
 
 
-class Plain(nn.Module):
+class NoNormaliser(nn.Module):
     """The normaliser that changes nothing."""
 
     learns = False
@@ -133,14 +142,14 @@ class Plain(nn.Module):
     def shrink(self, x: Tensor) -> Tensor:
         return x
 
-    def watch(self, x: Tensor) -> None:
+    def watch(self, x: Tensor, weight: Tensor | None = None) -> None:
         pass
 
     def commit(self) -> None:
         pass
 
 
-class Normaliser(Plain):
+class Normaliser(NoNormaliser):
     """Shifts and scales to zero mean and unit variance. `watch` gathers data, `commit` moves the statistics.
 
     tau: None for running statistics over all data (parallel variance, Chan et al. 1979),
@@ -173,12 +182,18 @@ class Normaliser(Plain):
         return x / self.std
 
     @torch.no_grad()
-    def watch(self, x: Tensor) -> None:
-        """Merges x (R, *shape) into the data of the next `commit`."""
+    def watch(self, x: Tensor, weight: Tensor | None = None) -> None:
+        """Merges x (R, *shape) into the data of the next `commit`.
+
+        weight (R,): rows of weight 0 are left out, and so are rows that are not finite.
+        """
         x = x.double()
-        if len(x):
-            mean = x.mean(0)
-            self.merge(self.pending, torch.full_like(mean, len(x)), mean, (x - mean).square().sum(0))
+        good = torch.isfinite(x).reshape(len(x), -1).all(1)
+        weight = good.double() if weight is None else good * weight.double()
+        w = weight.view(-1, *[1] * (x.dim() - 1))
+        x, count = x.where(w > 0, 0.0), weight.sum()
+        mean = (w * x).sum(0) / count.clamp(min=TINY)
+        self.merge(self.pending, count.expand_as(mean), mean, (w * (x - mean).square()).sum(0))
 
     @torch.no_grad()
     def commit(self) -> None:
@@ -199,12 +214,13 @@ class Normaliser(Plain):
             count.add_(new[0])
         new.zero_()
         self.mean.copy_(self.moments[1])
-        self.std.copy_(self.moments[2].sqrt().clamp(min=1e-4))
+        variance = self.moments[2]
+        self.std.copy_(variance.sqrt().where(variance > 1e-8, 1.0))  # what has never moved is left as it is
 
     @staticmethod
     def merge(into: Tensor, count: Tensor, mean: Tensor, squares: Tensor) -> None:
         """Adds a sample's (count, mean, sum of squared deviations) to the ones in `into` (3, *shape)."""
-        total, delta = into[0] + count, mean - into[1]
+        total, delta = (into[0] + count).clamp(min=TINY), mean - into[1]
         into[2] += squares + delta.square() * into[0] * count / total
         into[1] += delta * count / total
         into[0].copy_(total)
@@ -217,8 +233,8 @@ class NetBase(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.state_norm: Plain = Plain()
-        self.value_norm: Plain = Plain()
+        self.state_norm: NoNormaliser = NoNormaliser()
+        self.value_norm: NoNormaliser = NoNormaliser()
 
     def last_layer(self) -> nn.Module:
         """The layer that makes the value; a value normaliser rescales it so that the outputs stay (PopArt)."""

@@ -27,9 +27,11 @@ class SerialEnvs:
         space = envs[0].observation_space
         self.shape, self.dtype = (len(envs), *(space.shape or ())), space.dtype
 
-    def reset(self, seed: int | list[int] | None = None) -> tuple[NDArray, dict]:
-        count = range(len(self.envs))
-        seeds = seed if isinstance(seed, list) else [None if seed is None else seed + i for i in count]
+    def reset(self, seed: int | None = None) -> tuple[NDArray, dict]:
+        """seed: each environment gets one of its own that derives from it (NumPy SeedSequence)."""
+        seeds: list[int | None] = [None] * len(self.envs)
+        if seed is not None:
+            seeds = np.random.SeedSequence(seed).generate_state(len(self.envs)).tolist()
         states, infos = zip(*(env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=True)), strict=True)
         self.ended = [False] * len(self.envs)
         self.has_mask = "action_mask" in infos[0]
@@ -79,10 +81,7 @@ class GymVecEnv:
         self.state_dtype = one.state_dtype
         self._is_cpu = self.device.type == "cpu"
 
-    def reset(self, seed: int | list[int] | None = None) -> tuple[Tensor, dict[str, Any]]:
-        """seed: environment i gets seed + i, or the i-th of a list."""
-        if isinstance(seed, list) and not isinstance(self.vec_env, SerialEnvs):
-            seed = seed[0]  # one generator for all environments
+    def reset(self, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
         state, info = self.vec_env.reset(seed=seed)
         return self._tensor(state), self._info(info)
 

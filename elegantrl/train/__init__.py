@@ -11,7 +11,10 @@ _HOMES = {
     "get_gym_env_args": "config",
     "train_agent": "run",
     "train_and_evaluate": "run",
+    "train_and_evaluate_mp": "run",
     "train_agent_single_process": "run",
+    "train_agent_multiprocessing": "run",
+    "train_agent_multiprocessing_multi_gpu": "run",
     "Evaluator": "evaluator",
     "ReplayBuffer": "replay_buffer",
 }

@@ -18,6 +18,7 @@ from torch import Tensor
 from ..compat import OLD_SETTINGS, read_older, translate, warn_renamed
 from ..device import device_of
 from ..envs import (
+    ActionCodec,
     ENV_ATTRIBUTES,
     ActionCodec,
     GymEnv,
@@ -200,13 +201,16 @@ class Config:
             if not is_instance(self.env_class):
                 env.close()
             return self.__dict__[name]
-        self._from_env.add(name)
-        self.__dict__[name] = self._checked(name, value)
+        told = {n: v for n in PROBED if (v := {**(self.env_args or {}), name: value}.get(n)) is not None}
+        for other in told.keys() - self.__dict__.keys():  # all at once, so that vars(self) holds what agents look for
+            self._from_env.add(other)
+            self.__dict__[other] = self._checked(other, told[other])
         return self.__dict__[name]
 
     def _learn_from(self, env: Any) -> None:
         """Stores what `env` says, where the user did not. ValueError: the user said something else."""
-        said = {name: getattr(env, name) for name in PROBED if name != "num_envs"}
+        plain = {"state_dtype": torch.float32, "codec": ActionCodec.plain(env.action_dim, env.if_discrete)}
+        said = {name: getattr(env, name, plain.get(name)) for name in PROBED if name != "num_envs"}
         given = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
         given = {name: given.get(name, said[name]) for name in said}
         names = ("state_dim", "action_dim", "if_discrete", "max_step")
@@ -327,6 +331,10 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
     env = vectorise(env_class, args._env_args(if_eval), num_envs, args.device)
     if not if_eval:
         args._learn_from(env)
+        if "num_envs" in args._from_env:  # nobody asked for a number, so the environment's own holds
+            args.__dict__["num_envs"] = env.num_envs
+        if env.num_envs != args.num_envs:
+            raise ValueError(f"num_envs={args.num_envs} was asked for, {env.env_name} has {env.num_envs} environments")
     return env
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..trajectory import Trajectory
@@ -14,14 +15,30 @@ class Learner:
     def __init__(self, agent: Any, args: Any):
         self.agent = agent
         self.buffer: ReplayBuffer | None = init_replay_buffer(args, args.gpu_id) if agent.if_off_policy else None
+        self.trajectory: Trajectory | None = None  # the newest, on the learning device
+        self.clear_summary()
 
     def store(self, trajectory: Trajectory) -> None:
-        """Takes a rollout into the replay buffer."""
+        """Brings a rollout to the learning device, the only time that it moves, and into the replay buffer."""
+        self.trajectory = trajectory.to(self.agent.device)
         if self.buffer is not None:
-            self.buffer.update(trajectory)
+            self.buffer.update(self.trajectory)
 
-    def update(self, trajectory: Trajectory) -> dict[str, float]:
-        """The updates that this rollout calls for, then the normalisers. Returns the logged means by name."""
-        values = self.agent.update_net(trajectory if self.buffer is None else self.buffer)
-        self.agent.update_statistics(trajectory)
-        return dict(zip(self.agent.log_names, values, strict=True))
+    def update(self) -> dict[str, float]:
+        """The updates that the newest rollout calls for, then the normalisers. Returns the logged means by name."""
+        values = self.agent.update_net(self.trajectory if self.buffer is None else self.buffer)
+        self.agent.update_statistics(self.trajectory)
+        logs = dict(zip(self.agent.log_names, values, strict=True))
+        for name, value in logs.items():
+            if not math.isnan(value):  # nothing was updated
+                total, count = self.sums.get(name, (0.0, 0))
+                self.sums[name] = total + value, count + 1
+        return logs
+
+    def clear_summary(self) -> None:
+        self.sums: dict[str, tuple[float, int]] = {}
+
+    def summary(self) -> dict[str, float]:
+        """Means of the logs over the rollouts since `clear_summary`; NaN where nothing was updated."""
+        found = {name: total / count for name, (total, count) in self.sums.items()}
+        return {name: found.get(name, math.nan) for name in self.agent.log_names}

@@ -57,7 +57,6 @@ class ReplayBuffer:
         state_shape = (state_dim,) if isinstance(state_dim, int) else tuple(state_dim)
         state_dtype = torch.float32 if args is None else args.state_dtype
         action = ((), torch.long) if if_discrete else ((action_dim,), torch.float32)
-        self.action_dim = action_dim
         self.shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "states": (state_shape, state_dtype),
             "actions": action,
@@ -70,7 +69,7 @@ class ReplayBuffer:
         self.head = torch.zeros(self.num_seqs, dtype=torch.long, device=self.device)  # next row to write
         self.size = torch.zeros(self.num_seqs, dtype=torch.long, device=self.device)  # rows written
         self.cur_size = 0  # the least of them, as a plain number
-        self.add_size = 0  # transitions that the newest update brought
+        self.add_size = 0  # transitions that came since the agent's last update_net
         self.tree: SumTree | None = None
         if if_use_per:
             alpha, beta = (0.6, 0.4) if args is None else (args.per_alpha, args.per_beta)
@@ -101,9 +100,10 @@ class ReplayBuffer:
         if not isinstance(items, Trajectory):
             items = Trajectory.from_tuple(items, items[0][-1])
         tr, n = items.to(self.device), self.num_seqs
-        if tr.action_mask is not None and "action_mask" not in self.columns:
-            self.shapes["action_mask"] = ((self.action_dim,), torch.bool)
-            self.columns["action_mask"] = self.allocate(*self.shapes["action_mask"])
+        for name, x in tr.state_like().items():
+            if name not in self.columns:
+                self.shapes[name] = (tuple(x.shape[2:]), x.dtype)
+                self.columns[name] = self.allocate(*self.shapes[name])
         cols = torch.arange(n, device=self.device) if columns is None else columns
         skip = max(0, tr.horizon - self.rows)  # rows that this same trajectory would overwrite
         steps = torch.arange(skip, tr.horizon, device=self.device)[:, None]
@@ -120,7 +120,8 @@ class ReplayBuffer:
             self.tree.update(index_all, priority)
         self.head[cols] = (self.head[cols] + tr.horizon) % self.rows
         self.size[cols] = (self.size[cols] + tr.horizon).clamp(max=self.rows)
-        self.cur_size, self.add_size = int(self.size.min()), tr.horizon * len(cols)
+        self.cur_size = int(self.size.min())
+        self.add_size += tr.horizon * len(cols)
 
     def sample(self, batch_size: int, gamma: float = 0.99) -> Batch:
         """Transitions drawn uniformly, or by their priority."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import math
 import operator
 import os
 import random
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
@@ -58,25 +60,36 @@ class Run:
             self.worker.restart(self.args.seed_for("worker", 0))
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
-            while buffer.cur_size * buffer.num_seqs < min(self.agent.buffer_init_size, buffer.rows * buffer.num_seqs):
-                trajectory = self.worker.explore(if_random=not resumed)
-                self.learner.store(trajectory)
-                self.agent.update_statistics(trajectory)
+            rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
+            while buffer.cur_size < rows:
+                self.learner.store(self.worker.explore(if_random=not resumed))
+                self.agent.update_statistics(self.learner.trajectory)
+                buffer.add_size = 0  # no update is owed for these
         elif not resumed and (self.agent.state_norm.learns or self.agent.reward_norm.learns):
             self.agent.update_statistics(self.worker.explore(if_random=True))
 
     def evaluate(self, force: bool = False) -> None:
         """Evaluates where it is due."""
         exp_r, train_return = self.worker.summary()
-        logs = {**self.logs, "trainR": train_return}
+        logs = {**self.learner.summary(), "trainR": train_return}
         if self.evaluator.evaluate_and_save(self.agent, self.total_step, exp_r, logs, force):
             self.worker.clear_summary()
+            self.learner.clear_summary()
             self.call("on_evaluate")
 
     def call(self, hook: str) -> None:
         """Gives the run to every callback that has this hook."""
         for callback in self.args.callbacks:
             getattr(callback, hook, lambda run: None)(self)
+
+    def is_over(self) -> bool:
+        """Whether the run ends here; also tells the agent's schedules how far it is."""
+        if self.total_step >= self.args.break_step:
+            self.stop(f"break_step {self.args.break_step:,} was reached")
+        self.stop_reason = self.stop_reason or self.evaluator.should_stop()
+        length = self.args.break_step
+        self.agent.progress = min(1.0, self.total_step / length) if length < math.inf else 1.0
+        return self.stop_reason is not None
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current rollout. For callbacks."""
@@ -88,7 +101,11 @@ class Run:
         gap = self.args.checkpoint_per_step
         if gap and self.total_step // gap > self.checkpoint_step // gap:
             self.checkpoint()
-            self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))
+            self.restart_worker()
+
+    def restart_worker(self) -> None:
+        """Resets the environments by the newest checkpoint's seed, that of Worker 0."""
+        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints, 0))
 
     def checkpoint(self) -> None:
         """Writes all that a resume needs. Environments cannot save their state: their episodes are cut here, and the run
@@ -104,7 +121,8 @@ class Run:
             "worker": self.worker.state_dict(),
             "evaluator": self.evaluator.state_dict(),
             "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
-            "run": {"logs": self.logs, "checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
+            "learner": self.learner.sums,
+            "run": {"checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
             "random": random_states(),
         }
         self.agent.save_or_load_agent(self.args.cwd, if_save=True)
@@ -116,27 +134,29 @@ class Run:
         if not os.path.exists(path):
             self.evaluator.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = storage.load(path, self.agent.device)
+        state = storage.load(path, "cpu")
         self.agent.load_state_dict(state["agent"])
         self.worker.load_state_dict(state["worker"])
         self.evaluator.load_state_dict(state["evaluator"])
+        self.learner.sums = state["learner"]
         if self.learner.buffer is not None and state["buffer"] is not None:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
         set_random_states(state["random"])
-        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints))  # as the run that went on did
+        self.restart_worker()  # as the run that went on did
         self.evaluator.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
     def end(self) -> None:
-        """Completes the files, whatever the reason for the end."""
-        if self.checkpoint_step != self.total_step or not self.checkpoints:
-            self.checkpoint()
-        self.call("on_end")
-        self.evaluator.close()
-        self.env.close()
-        self.eval_env.close()
+        """Completes the files, whatever the reason for the end. What fails here does not keep the rest from ending."""
+        with ExitStack() as ending:  # from the last to the first
+            ending.callback(self.eval_env.close)
+            ending.callback(self.env.close)
+            ending.callback(self.evaluator.close)
+            ending.callback(self.call, "on_end")
+            if self.checkpoint_step != self.total_step or not self.checkpoints:
+                self.checkpoint()
 
 
 def train_agent_single_process(args: Config) -> Run:
@@ -151,18 +171,13 @@ def train_agent_single_process(args: Config) -> Run:
         console.line(f"{run.agent.__class__.__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
-            while run.stop_reason is None:
-                run.agent.progress = min(1.0, run.total_step / args.break_step)
-                trajectory = run.worker.explore()
+            while not run.is_over():
+                run.learner.store(run.worker.explore())
                 run.call("on_rollout")
-                run.learner.store(trajectory)
-                run.logs = run.learner.update(trajectory)
+                run.logs = run.learner.update()
                 run.call("on_update")
                 run.evaluate()
                 run.checkpoint_if_due()
-                if run.total_step >= args.break_step:
-                    run.stop(f"break_step {args.break_step:,} was reached")
-                run.stop_reason = run.stop_reason or run.evaluator.should_stop()
             run.evaluate(force=True)
         except KeyboardInterrupt:
             run.stop_reason = "interrupted"
@@ -199,6 +214,7 @@ def train_agent_multiprocessing(args: Config) -> Run:
 
 
 train_and_evaluate_mp = train_agent_multiprocessing
+train_agent_multiprocessing_multi_gpu = train_agent_multiprocessing
 
 
 def build_agent(args: Config) -> Any:
@@ -217,7 +233,9 @@ def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
     if env is not None and args.env_class is None:
         args.env_class = env
     agent = build_agent(args)
-    if os.path.exists(os.path.join(args.cwd, "actor.pth")):
+    if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
+        agent.load_state_dict(storage.load(os.path.join(args.cwd, "checkpoint.pth"), "cpu")["agent"])
+    elif os.path.exists(os.path.join(args.cwd, "actor.pth")):
         agent.save_or_load_agent(args.cwd, if_save=False)
     else:
         print(f"init_agent: {args.cwd} holds no actor.pth, the agent is new.", flush=True)
@@ -240,12 +258,16 @@ def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> A
 
 
 def import_by_name(name: str) -> Any:
-    """The class that "module:qualname" names. ImportError, with what to do, where it cannot be imported."""
+    """The class that "module:qualname" names: the library's, or one whose module is imported already.
+
+    A file decides no further what is imported. ImportError, with what to do, where the class is not there.
+    """
     module, _, qualname = name.partition(":")
     try:
-        return operator.attrgetter(qualname)(importlib.import_module(module))
-    except (ImportError, AttributeError) as error:
-        raise ImportError(f"{name} cannot be imported: give load_agent the class itself, agent_class=...") from error
+        found = importlib.import_module(module) if module.startswith("elegantrl.") else sys.modules[module]
+        return operator.attrgetter(qualname)(found)
+    except (ImportError, AttributeError, KeyError) as error:
+        raise ImportError(f"{name} is not imported here: give load_agent the class itself, agent_class=...") from error
 
 
 def valid_agent(

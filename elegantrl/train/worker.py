@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +15,26 @@ class EnvironmentFault(RuntimeError):
     """The environment raised, or returned what is no number; the message says where."""
 
 
+class WatchedEnv:
+    """The environments of a Worker, with errors that say where they happened."""
+
+    def __init__(self, env: Any):
+        self.env, self.calls = env, 0
+
+    def step(self, action: Tensor) -> Any:
+        self.calls += 1
+        try:
+            return self.env.step(action)
+        except Exception as error:
+            raise EnvironmentFault(
+                f"{self.env.env_name} raised {type(error).__name__} in its step {self.calls:,} of this process, "
+                f"on the actions {action[:8].tolist()}: {error}"
+            ) from error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.env, name)
+
+
 class Worker:
     """Steps the environments with the agent's policy and counts what happens.
 
@@ -24,17 +43,17 @@ class Worker:
     """
 
     def __init__(self, env: Any, agent: Any, args: Any):
-        self.env, self.agent = env, agent
+        self.env, self.agent = WatchedEnv(env), agent
         self.horizon_len = int(args.horizon_len)
         self.total_step = 0  # env.step calls times environments, without reset rows
         self.reset_rows = 0  # rows in which an environment only reset itself
-        self.running = torch.zeros(env.num_envs)  # return so far of the episodes under way
+        self.running = torch.zeros(env.num_envs, dtype=torch.float64)  # return so far of the episodes under way
         self.clear_summary()
         self.trajectory: Trajectory | None = None
 
     def restart(self, seed: int) -> None:
         """Resets every environment by a seed; the episodes under way are dropped."""
-        self.agent.begin(*self.env.reset(seed=env_seeds(seed, self.env.num_envs)))
+        self.agent.begin(*self.env.reset(seed=seed))
         self.running.zero_()
 
     def explore(self, if_random: bool = False) -> Trajectory:
@@ -46,11 +65,9 @@ class Worker:
         tr.actions.zero_()
         try:
             self.agent.explore(self.env, tr, if_random)
-        except Exception as error:
+        except EnvironmentFault:
             self.check_finite(tr)  # a NaN that went before is the cause, not the exception that came of it
-            raise EnvironmentFault(
-                f"{self.env.env_name} raised {type(error).__name__} near step {self.total_step:,} of training: {error}"
-            ) from error
+            raise
         self.check_finite(tr)
         self.count(tr)
         return tr
@@ -81,13 +98,13 @@ class Worker:
         self.reset_rows += rows.numel() - steps
         self.reward_sum += float(tr.rewards.sum())
         self.reward_count += steps
-        sums = tr.rewards.cpu().cumsum(0)
-        begun = -self.running  # what an episode's cumulative sum started from
-        for t, n in tr.dones.nonzero().tolist():
-            self.return_sum += float(sums[t, n] - begun[n])
-            self.return_count += 1
-            begun[n] = sums[t, n]
-        self.running = sums[-1] - begun
+        rewards, dones = tr.rewards.cpu().double(), tr.dones.cpu()
+        step = torch.arange(1, tr.horizon + 1)[:, None]
+        last_end = (dones * step).amax(0)  # (N,), 0 where no episode ended
+        total = self.running + rewards.sum(0)
+        self.running = torch.where(last_end > 0, (rewards * (step > last_end)).sum(0), total)
+        self.return_sum += float((total - self.running).sum())
+        self.return_count += int(dones.sum())
 
     def clear_summary(self) -> None:
         self.reward_sum, self.reward_count = 0.0, 0
@@ -105,8 +122,3 @@ class Worker:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for name, value in state.items():
             setattr(self, name, value)
-
-
-def env_seeds(seed: int, num_envs: int) -> list[int]:
-    """A seed for each environment, all different, from one (NumPy SeedSequence)."""
-    return [int(x) for x in np.random.SeedSequence(seed).generate_state(num_envs)]

@@ -12,7 +12,7 @@ from torch import nn
 
 from elegantrl import agents
 from elegantrl.agents import AgentD3QN, AgentDDPG, AgentDQN, AgentPPO, AgentSAC, AgentTD3
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.agents.net import Actor, ActorBase, CriticBase, QNet
 from elegantrl.envs import ActionCodec
 from elegantrl.train.replay_buffer import ReplayBuffer
@@ -252,7 +252,7 @@ def test_reward_scale():
 
 # --- schedules ---
 def test_learning_rate_follows_its_schedule():
-    agent, buffer = build(AgentSAC, Clock(), learning_rate=Linear(1e-3, 1e-4), batch_size=8), filled(Clock())
+    agent, buffer = build(AgentSAC, Clock(), learning_rate=LinearSchedule(1e-3, 1e-4), batch_size=8), filled(Clock())
     for progress, rate in ((0.0, 1e-3), (0.5, 5.5e-4), (1.0, 1e-4)):
         agent.progress = progress
         agent.update_net(buffer)

@@ -8,7 +8,7 @@ from torch import nn
 
 from elegantrl.agents import AgentDDPG, AgentTD3
 from elegantrl.agents.AgentDDPG import OrnsteinUhlenbeckNoise
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.agents.net import CriticBase
 from elegantrl.trajectory import Batch, Record
 from unit_tests.tasks import Clock, build
@@ -75,7 +75,7 @@ def test_defaults_of_td3_are_the_papers():
 
 
 def test_exploration_noise_follows_its_schedule():
-    agent = build(AgentDDPG, Clock(), explore_noise_std=Linear(0.2, 0.05))
+    agent = build(AgentDDPG, Clock(), explore_noise_std=LinearSchedule(0.2, 0.05))
     constant(agent.act, 0.0)
     for progress, std in ((0.0, 0.2), (1.0, 0.05)):
         agent.progress = progress

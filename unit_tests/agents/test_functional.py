@@ -148,6 +148,6 @@ def test_weighted_mean_divides_by_the_count_of_rows():
 
 
 def test_linear_schedule():
-    schedule = Linear(1.0, 0.2, fraction=0.5)
+    schedule = LinearSchedule(1.0, 0.2, fraction=0.5)
     assert [schedule(p) for p in (0.0, 0.25, 0.5, 1.0)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
     assert at_progress(schedule, 0.25) == pytest.approx(0.6) and at_progress(0.3, 0.25) == 0.3

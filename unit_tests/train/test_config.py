@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from elegantrl.agents import AgentDQN, AgentPPO, AgentSAC
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.compat import OLD_SETTINGS
 from elegantrl.envs import GymEnv
 from elegantrl.train.config import (
@@ -182,7 +182,7 @@ def test_cwd_is_one_folder():
         ("if_remove", np.bool_(False), False),
         ("gamma", np.float32(0.5), 0.5),
         ("gamma", 1, 1.0),
-        ("learning_rate", Linear(1e-3), Linear(1e-3)),
+        ("learning_rate", LinearSchedule(1e-3), LinearSchedule(1e-3)),
         ("gpu_id", -1, -1),
         ("break_score", -200, -200.0),
         ("num_threads", None, None),
@@ -372,13 +372,13 @@ def test_copies_and_pickles_are_equal_and_apart():
 
 
 def test_to_dict_is_plain_data(tmp_path):
-    args = Config(AgentSAC, Task, {"config": {"price": np.zeros(3)}}, learning_rate=Linear(1e-3), callbacks=[print])
+    args = Config(AgentSAC, Task, {"config": {"price": np.zeros(3)}}, learning_rate=LinearSchedule(1e-3), callbacks=[print])
     torch.save(args.to_dict(), tmp_path / "args.pth")
     saved = torch.load(tmp_path / "args.pth", weights_only=True)
     assert saved["agent_class"] == "elegantrl.agents.AgentSAC:AgentSAC"
     assert saved["env_class"] == f"{__name__}:Task"
     assert saved["env_args"] == {"config": {"price": "numpy:ndarray"}}
-    assert (saved["learning_rate"], saved["callbacks"]) == (Linear(1e-3), ["builtins:print"])
+    assert (saved["learning_rate"], saved["callbacks"]) == (LinearSchedule(1e-3), ["builtins:print"])
     assert (saved["state_dim"], saved["codec"]["nvec"], saved["if_discrete"]) == (3, [2], True)
     assert saved.keys() >= AgentSAC.hyper_parameters().keys() | RUN_DEFAULTS.keys()
 

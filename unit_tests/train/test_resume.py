@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentSAC
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
 from elegantrl.train.run import load_agent, train_agent
 from unit_tests.tasks import Clock, Match
@@ -84,7 +84,7 @@ def test_a_resumed_run_is_the_run_that_went_on(case):
 
 @pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
 def test_schedules_and_careless_environments_resume_too(agent_class):
-    how = {"checkpoint_per_step": 100, "break_step": 250, "learning_rate": Linear(1e-3), **BUFFER}
+    how = {"checkpoint_per_step": 100, "break_step": 250, "learning_rate": LinearSchedule(1e-3), **BUFFER}
     env_args = {"num_envs": 2, "length": 9}
     train_agent(config(agent_class, Careless, env_args, cwd="whole", **how), True)
     stop = Call("on_update", lambda run: run.stop("killed"), at=1)

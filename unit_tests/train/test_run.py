@@ -16,7 +16,7 @@ import torch
 
 import elegantrl
 from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentSAC, AgentTD3
-from elegantrl.agents.functional import Linear
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
 from elegantrl.train.config import Config, build_env
 from elegantrl.train.evaluator import play_greedily
@@ -374,7 +374,7 @@ def test_schedules_follow_the_run():
     callback.on_update = lambda run: seen.append(
         (run.agent.progress, run.agent.act_optimizer.param_groups[0]["lr"], run.total_step)
     )
-    train_agent(config(AgentPPO, learning_rate=Linear(1e-3), callbacks=[callback]), True)
+    train_agent(config(AgentPPO, learning_rate=LinearSchedule(1e-3), callbacks=[callback]), True)
     progress, rates, steps = zip(*seen, strict=True)
     assert rates == pytest.approx([1e-3 * (1 - p) for p in progress]) and progress[0] < 0.2 and max(progress) > 0.8
     assert progress[1] == pytest.approx(steps[0] / 300)
