@@ -9,6 +9,7 @@ from torch import Tensor
 
 from elegantrl.agents.AgentBase import AgentOffPolicy
 from elegantrl.envs import ActionCodec
+from elegantrl.train.config import Config
 from elegantrl.train.replay_buffer import ReplayBuffer
 from elegantrl.train.worker import Worker
 
@@ -197,3 +198,33 @@ def train(agent: Any, env: Task, rounds: int, horizon: int, buffer: ReplayBuffer
             buffer.update(trajectory)
         agent.update_net(trajectory if buffer is None else buffer)
         agent.update_statistics(trajectory)
+
+
+def config(agent_class, env_class=Match, env_args=None, **settings) -> Config:
+    """A short run in the folder `run`: 300 steps of 4 environments, small networks, evaluations every 100 steps."""
+    discrete = agent_class.action_kinds == ("discrete",)
+    env_args = env_args or {"num_envs": 4, "if_discrete": discrete}
+    short = {"net_dims": (8,), "batch_size": 16, "horizon_len": 8, "buffer_init_size": 32, "buffer_size": 1000}
+    short |= {"utd": 0.25} if agent_class.if_off_policy else {"repeat_times": 2}
+    ends = {"break_step": 300, "eval_per_step": 100, "eval_times": 4, "cwd": "run"}
+    known = agent_class.hyper_parameters()
+    short = {key: value for key, value in short.items() if key in known}
+    return Config(agent_class, env_class, env_args, **{**short, **ends, **settings})
+
+
+class Call:
+    """A callback: does `act(run)` at one hook, and counts all of them."""
+
+    def __init__(self, hook=None, act=None, at=1):
+        self.hook, self.act, self.at, self.counts = hook, act, at, {}
+
+    def __getattr__(self, hook):
+        if not hook.startswith("on_"):
+            raise AttributeError(hook)
+
+        def call(run):
+            self.counts[hook] = self.counts.get(hook, 0) + 1
+            if hook == self.hook and self.counts[hook] == self.at:
+                self.act(run)
+
+        return call

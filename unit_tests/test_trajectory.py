@@ -53,18 +53,21 @@ def test_a_tuple_never_turns_a_time_limit_into_an_end():
 
 
 def test_records_are_rows_of_the_same_tensors():
-    trajectory = Trajectory.allocate(3, torch.zeros(2, 4), 5, if_discrete=True, if_action_mask=True)
     mask = torch.tensor([[True] * 5, [False] * 5])
-    trajectory.set_record(3, Record(torch.ones(2, 4), mask))
+    trajectory = Trajectory.allocate(3, Record(torch.zeros(2, 4), mask), 5, if_discrete=True)
+    trajectory.put(3, Record(torch.ones(2, 4), mask))
     assert trajectory.horizon == 3 and trajectory.states[3].eq(1).all() and torch.equal(trajectory.action_mask[3], mask)
-    assert trajectory.record(slice(None)).states.shape == (4, 2, 4)
+    assert torch.equal(trajectory.at(3).action_mask, mask) and trajectory.at(slice(1, 3)).states.shape == (2, 2, 4)
     assert trajectory.actions.dtype == torch.long and trajectory.undones.dtype == torch.bool
-    assert trajectory.to(torch.device("cpu")).record(3).states.data_ptr() == trajectory.states[3].data_ptr()
+    assert trajectory.to(torch.device("cpu")) is trajectory and set(trajectory.state_like()) == {
+        "states",
+        "action_mask",
+    }
 
 
 def test_images_stay_bytes():
     states = torch.zeros(2, 3, 8, 8, dtype=torch.uint8)
-    assert Trajectory.allocate(4, states, 1, if_discrete=False).states.dtype == torch.uint8
+    assert Trajectory.allocate(4, Record(states), 1, if_discrete=False).states.dtype == torch.uint8
 
 
 @pytest.mark.parametrize(

@@ -21,13 +21,18 @@ from unit_tests.tasks import Clock, Counter, Match, Settings, build, train
 
 
 def filled(env, rows=400, **how):
-    """A buffer of random transitions that asks for 8 updates at utd 1."""
+    """A buffer of random transitions."""
     buffer = ReplayBuffer(rows, env.state_dim, env.action_dim, -1, if_discrete=env.if_discrete, **how)
     actions = torch.randint(2, (rows, 1)) if env.if_discrete else torch.rand(rows, 1, 1) * 2 - 1
     flags = torch.ones(rows, 1)
     buffer.update((torch.randn(rows, 1, env.state_dim), actions, torch.randn(rows, 1), flags, flags))
-    buffer.add_size = 8
     return buffer
+
+
+def update(agent, buffer, transitions=8):
+    """The updates for so many new transitions."""
+    buffer.add_size = transitions
+    return agent.update_net(buffer)
 
 
 def parameters(net):
@@ -59,14 +64,14 @@ def test_updates_are_those_of_the_rollout_however_full_the_buffer_is(agent_class
         agent = build(agent_class, env, utd=0.3125, batch_size=8)
         counts = []
         for _ in range(5):
-            agent.update_net(buffer)
+            update(agent, buffer)
             counts.append(agent.update_count)
         assert counts == [2, 5, 7, 10, 12]  # 2.5 each, the fraction is carried on
 
 
 def test_repeat_times_is_how_often_a_transition_is_used():
     agent = build(AgentSAC, Clock(), repeat_times=4.0, batch_size=16)
-    agent.update_net(filled(Clock()))
+    update(agent, filled(Clock()))
     assert agent.update_count == 2  # 8 transitions, each in 4 batches of 16
 
 
@@ -81,10 +86,9 @@ def test_on_policy_epochs():
 def test_delays_count_over_the_whole_run(agent_class):
     """One update a rollout, each delay still sees every third."""
     agent, buffer = build(agent_class, Clock(), update_freq=3, target_delay=3, batch_size=8), filled(Clock())
-    buffer.add_size = 1
     for i in range(1, 7):
         before = parameters(agent.cri_target)
-        agent.update_net(buffer)
+        update(agent, buffer, transitions=1)
         assert agent.actor_count == i // 3
         assert equal(before, parameters(agent.cri_target)) == (i % 3 != 0)
 
@@ -133,7 +137,7 @@ def test_a_users_critic_gets_its_target_and_optimizer(agent_class):
     agent.cri = critic
     assert agent.cri_target is not critic and agent.cri_target.weight.item() == 1
     assert agent.cri_optimizer.param_groups[0]["params"] == [critic.weight]
-    agent.update_net(filled(Clock()))
+    update(agent, filled(Clock()))
     assert critic.weight.item() != 1 and agent.cri_target.weight.item() != 1
 
 
@@ -148,9 +152,7 @@ def test_a_users_actor_learns():
 
     agent = build(AgentDDPG, Clock(), learning_rate=0.01, batch_size=8)
     agent.act, agent.cri = Constant(), Values()
-    buffer = filled(Clock())
-    buffer.add_size = 200
-    agent.update_net(buffer)
+    update(agent, filled(Clock()), transitions=200)
     assert agent.act.action.item() == pytest.approx(0.5, abs=0.05)  # the top of -(a - 0.5)^2
     assert agent.act_target.action.item() > 0.1
 
@@ -166,7 +168,7 @@ def test_a_column_from_a_critic_is_an_error(agent_class):
     agent = build(agent_class, Clock(), batch_size=8)
     agent.cri = Values((-1, 1)) if agent_class is AgentDDPG else Values((1, -1, 1))
     with pytest.raises(ValueError, match=r"Values.*(8, 1)"):
-        agent.update_net(filled(Clock()))
+        update(agent, filled(Clock()))
 
 
 @pytest.mark.parametrize("num_envs", [1, 3, 8])
@@ -226,7 +228,7 @@ def test_popart_moves_the_statistics_and_keeps_the_values():
     env = Clock(num_envs=1)
     agent = build(AgentTD3, env, if_norm_value=True, batch_size=8)
     buffer = filled(env)
-    agent.update_net(buffer)
+    update(agent, buffer)
     state, action = torch.randn(20, 2), torch.rand(20, 1)
     before = [net(state, action).detach() for net in (agent.cri, agent.cri_target)]
     agent.update_statistics(agent.explore(env, agent.new_trajectory(env, 4)))
@@ -255,7 +257,7 @@ def test_learning_rate_follows_its_schedule():
     agent, buffer = build(AgentSAC, Clock(), learning_rate=LinearSchedule(1e-3, 1e-4), batch_size=8), filled(Clock())
     for progress, rate in ((0.0, 1e-3), (0.5, 5.5e-4), (1.0, 1e-4)):
         agent.progress = progress
-        agent.update_net(buffer)
+        update(agent, buffer)
         rates = [group["lr"] for net in ("act", "cri") for group in getattr(agent, f"{net}_optimizer").param_groups]
         assert rates == pytest.approx([rate] * 3)  # the temperature's too
 
@@ -295,7 +297,8 @@ def test_a_saved_agent_is_the_loaded_one(agent_class, if_discrete, tmp_path):
     before, results = parameters(again.act), []
     for one in (agent, again):
         torch.manual_seed(1)
-        results.append((one.update_net(data), parameters(one.act), parameters(one.cri_target), one.update_count))
+        logs = update(one, data) if one.if_off_policy else one.update_net(data)
+        results.append((logs, parameters(one.act), parameters(one.cri_target), one.update_count))
     assert results[0][0] == results[1][0] and results[0][3] == results[1][3]
     assert equal(results[0][1], results[1][1]) and equal(results[0][2], results[1][2])
     assert not equal(before, parameters(again.act))
@@ -303,7 +306,7 @@ def test_a_saved_agent_is_the_loaded_one(agent_class, if_discrete, tmp_path):
 
 def test_files_of_save_or_load_agent(tmp_path):
     agent, again = build(AgentTD3, Clock(), batch_size=8), build(AgentTD3, Clock(), batch_size=8)
-    agent.update_net(filled(Clock()))
+    update(agent, filled(Clock()))
     agent.save_or_load_agent(str(tmp_path), if_save=True)
     files = {"act", "actor", "cri", "act_target", "cri_target", "act_optimizer", "cri_optimizer"}
     assert {file.stem for file in tmp_path.iterdir()} == files
@@ -322,5 +325,5 @@ def test_an_infinite_loss_stops_with_finite_parameters():
     agent, buffer = build(AgentSAC, Clock(), batch_size=8), filled(Clock())
     buffer.columns["rewards"].fill_(3e38)
     with pytest.raises(FloatingPointError, match="AgentSAC: objC is inf"):
-        agent.update_net(buffer)
+        update(agent, buffer)
     assert all(bool(torch.isfinite(p).all()) for net in (agent.act, agent.cri) for p in net.parameters())

@@ -64,7 +64,7 @@ def test_the_error_is_squared_up_to_one_then_linear():
 def test_epsilon_follows_its_schedule():
     """Of three actions a random one is not the greedy one in 2 / 3: 0.6, then 0.2 of the actions."""
     agent = build(AgentDQN, Clock(if_discrete=True), explore_rate=LinearSchedule(0.9, 0.3, fraction=0.5))
-    agent.cri = Table(1.0, 3.0, 2.0)
+    agent.cri, agent.action_dim = Table(1.0, 3.0, 2.0), 3
     for progress, other in ((0.0, 0.6), (0.25, 0.4), (0.5, 0.2), (1.0, 0.2)):
         agent.progress = progress
         action = agent.explore_action(torch.zeros(20000, 2))

@@ -45,7 +45,7 @@ def test_each_row_once_an_epoch_in_a_new_order():
 def test_advantages_are_standardised_over_true_rows():
     env = Clock(num_envs=2, length=3, ends="terminate")
     agent = build(AgentPPO, env)
-    rows = agent.prepare(explored(agent, env, 12))
+    rows = agent.rows(explored(agent, env, 12))
     kept = rows.advantages[rows.weight > 0]
     assert len(kept) == 18 and kept.mean().abs() < 1e-5 and kept.std(correction=0).item() == pytest.approx(1, abs=1e-3)
 
@@ -54,7 +54,7 @@ def test_returns_by_hand():
     """lambda 1 makes them the discounted rewards up to the end: 1 + 0.5 + 0.25, 1.5, 1, then a reset row."""
     env = Clock(num_envs=1, length=3, ends="terminate")
     agent = build(AgentPPO, env, gamma=0.5, lambda_gae_adv=1.0)
-    rows = agent.prepare(explored(agent, env, 4))
+    rows = agent.rows(explored(agent, env, 4))
     torch.testing.assert_close(rows.returns[:3], torch.tensor([1.75, 1.5, 1.0]))
     assert rows.weight.tolist() == [1, 1, 1, 0]
 
@@ -80,7 +80,7 @@ def test_masked_rows_change_nothing():
 def test_the_entropy_bonus_raises_the_std():
     for weight, rises in ((0.01, True), (0.0, False)):
         agent = build(AgentPPO, Clock(), lambda_entropy=weight)
-        agent.sums = torch.zeros(4)
+        agent.sums = torch.zeros(5)
         agent.update_once(rollout(32))
         assert (agent.act.log_std.item() > 0) == rises
 
@@ -100,12 +100,12 @@ def test_logs_bear_their_names():
     env = Clock()
     agent = build(AgentPPO, env, learning_rate=0.0, batch_size=None, repeat_times=2)
     trajectory = explored(agent, env, 16)
-    rows = agent.prepare(trajectory)
+    rows = agent.rows(trajectory)
     logs = dict(zip(agent.log_names, agent.update_net(trajectory), strict=True))
     values = agent.cri(rows.states)
     assert logs["kl"] == pytest.approx(0, abs=1e-6)
-    assert logs["entropy"] == pytest.approx(1.4189 * rows.weight.mean().item(), rel=1e-4)
-    assert logs["objC"] == pytest.approx(((values - rows.returns).square() * rows.weight).mean().item(), rel=1e-4)
+    assert logs["entropy"] == pytest.approx(1.4189, rel=1e-4)
+    assert logs["objC"] == pytest.approx((values - rows.returns)[rows.weight > 0].square().mean().item(), rel=1e-4)
     assert logs["objA"] == pytest.approx(0, abs=1e-5)
 
 
@@ -118,9 +118,9 @@ def test_kl_is_logged_where_the_policy_moved():
 def test_a2c_has_no_ratio_to_clip():
     """Its loss is -A log pi: a gradient of -A at any ratio, where PPO's has none at 5."""
     for agent_class, slope in ((AgentA2C, -1.0), (AgentPPO, 0.0)):
-        logratio = torch.tensor([5.0]).log().requires_grad_()
-        build(agent_class, Clock()).policy_loss(logratio, torch.ones(1)).sum().backward()
-        assert logratio.grad.item() == slope
+        logprobs = torch.tensor([5.0]).log().requires_grad_()
+        build(agent_class, Clock()).policy_loss(logprobs, rollout(1, advantage=1.0)).sum().backward()
+        assert logprobs.grad.item() == slope
 
 
 def test_a2c_takes_one_step_on_each_rollout():

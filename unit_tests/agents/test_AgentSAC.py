@@ -11,7 +11,7 @@ from torch import nn
 from elegantrl.agents import AgentModSAC, AgentSAC
 from elegantrl.agents.net import ActorBase, CriticBase
 from elegantrl.trajectory import Batch, Record
-from unit_tests.agents.test_AgentBase import filled
+from unit_tests.agents.test_AgentBase import filled, update
 from unit_tests.tasks import Clock, build
 
 
@@ -95,7 +95,7 @@ def test_the_entropy_approaches_its_target():
 
 def test_logs_bear_their_names():
     agent = build(AgentSAC, Clock(), batch_size=8, alpha_init=0.5, learning_rate=0.0)
-    logs = dict(zip(agent.log_names, agent.update_net(filled(Clock())), strict=True))
+    logs = dict(zip(agent.log_names, update(agent, filled(Clock())), strict=True))
     _, logprob = agent.act.sample(torch.randn(5000, 2))
     assert logs["alpha"] == pytest.approx(0.5) and logs["entropy"] == pytest.approx(-logprob.mean().item(), abs=0.3)
 
@@ -106,7 +106,7 @@ def test_modsac_updates_the_actor_while_the_share_is_below_its_bound(critic_loss
     agent, buffer = build(AgentModSAC, Clock(), loss_tau=0.0, batch_size=8), filled(Clock())
     agent.critic_loss = critic_loss
     for _ in range(3):
-        agent.update_net(buffer)
+        update(agent, buffer)
     bound = 1 / (2 - math.exp(-(critic_loss**2)))
     assert agent.update_count == 24
     assert agent.actor_count == (actor_updates or math.ceil(24 * bound))
@@ -114,6 +114,5 @@ def test_modsac_updates_the_actor_while_the_share_is_below_its_bound(critic_loss
 
 def test_modsac_follows_the_mean_of_the_critics_loss():
     agent, buffer = build(AgentModSAC, Clock(), loss_tau=0.5, batch_size=8, learning_rate=0.0), filled(Clock())
-    buffer.add_size = 60
-    logged = agent.update_net(buffer)[0]
+    logged = update(agent, buffer, transitions=60)[0]
     assert agent.critic_loss == pytest.approx(logged, rel=0.6) and agent.critic_loss != 1.0

@@ -9,7 +9,7 @@ import torch
 from torch.distributions import Categorical, Normal, TanhTransform, TransformedDistribution
 
 from elegantrl.agents.functional import (
-    Linear,
+    LinearSchedule,
     at_progress,
     clipped_surrogate,
     discounted_sums,

@@ -7,7 +7,7 @@ import torch
 
 from elegantrl.train import replay_buffer as module
 from elegantrl.train.replay_buffer import ReplayBuffer, ReplayBufferMP, SumTree, init_replay_buffer
-from elegantrl.trajectory import Trajectory
+from elegantrl.trajectory import Record, Trajectory
 from unit_tests.tasks import Settings
 
 
@@ -16,7 +16,8 @@ def counted(start, horizon, num=1, action_dim=0, unmasks=None):
     x = torch.arange(start, start + horizon + 1).float()[:, None] + 1000 * torch.arange(num)
     flags = torch.ones(horizon, num, dtype=torch.bool)
     unmasks = flags if unmasks is None else unmasks
-    return Trajectory(x[..., None], x[:-1].long(), x[:-1], flags, unmasks, ~flags)
+    flags = {"undones": flags, "unmasks": unmasks, "dones": ~flags}
+    return Trajectory(x[..., None], actions=x[:-1].long(), rewards=x[:-1], **flags)
 
 
 def buffer_of(max_size, num=1, **how):
@@ -39,7 +40,7 @@ def test_every_pair_is_true_across_the_seam(num, if_use_per):
         buffer.update(counted(start, 4, num))
         expected = {i + 1000 * k for k in range(num) for i in range(max(0, start + 4 - 10), start + 3)}
         assert pairs(buffer) == expected
-        assert buffer.cur_size == min(start + 4, 10) and buffer.add_size == 4 * num
+        assert buffer.cur_size == min(start + 4, 10) and buffer.add_size == (start + 4) * num
 
 
 @pytest.mark.parametrize("if_use_per", [False, True])
@@ -56,12 +57,11 @@ def test_sequences_have_heads_of_their_own():
     buffer.update(counted(0, 4, 3))
     second = torch.tensor([1])
     part = counted(4, 9, 3)
-    part = Trajectory(
-        *(getattr(part, n)[:, 1:2] for n in ("states", "actions", "rewards", "undones", "unmasks", "dones"))
-    )
+    names = ("states", "actions", "rewards", "undones", "unmasks", "dones")
+    part = Trajectory(**{name: getattr(part, name)[:, 1:2] for name in names})
     buffer.update(part, columns=second)
     assert pairs(buffer) == {0, 1, 2, 2000, 2001, 2002, *range(1003, 1012)}
-    assert buffer.cur_size == 4 and buffer.add_size == 9
+    assert buffer.cur_size == 4 and buffer.add_size == 12 + 9
 
 
 def test_cut_masks_the_newest_row():
@@ -92,7 +92,8 @@ def test_indices_images_flags_and_masks_keep_their_types():
     args = Settings(state_dtype=torch.uint8)
     buffer = ReplayBuffer(8, (3, 4, 4), 400, -1, if_discrete=True, args=args)
     assert buffer.bytes_per_transition == 3 * 16 + 8 + 4 + 1 + 1
-    trajectory = Trajectory.allocate(5, torch.zeros(1, 3, 4, 4, dtype=torch.uint8), 400, True, if_action_mask=True)
+    first = Record(torch.zeros(1, 3, 4, 4, dtype=torch.uint8), torch.zeros(1, 400, dtype=torch.bool))
+    trajectory = Trajectory.allocate(5, first, 400, if_discrete=True)
     trajectory.states += torch.arange(6, dtype=torch.uint8).view(6, 1, 1, 1, 1) + 250
     trajectory.actions += 300
     trajectory.action_mask[:, :, 300] = torch.arange(6).view(6, 1) % 2 == 0

@@ -16,8 +16,8 @@ from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentS
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
 from elegantrl.train.run import load_agent, train_agent
-from unit_tests.tasks import Clock, Match
-from unit_tests.train.test_run import ROOT, Call, complete, config
+from unit_tests.tasks import Call, Clock, Match, config
+from unit_tests.train.test_run import ROOT, complete
 
 NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
 BUFFER = {"if_save_buffer": True}
@@ -106,10 +106,8 @@ import torch
 torch.set_num_threads(1)
 from elegantrl.agents import AgentSAC
 from elegantrl.train.run import train_agent
-from unit_tests.train.test_resume import BUFFER, NORMS
-from unit_tests.train.test_run import config
-how = {**BUFFER, **NORMS, "if_use_per": True, "checkpoint_per_step": 120}
-train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **how), True)
+from unit_tests.tasks import config
+train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **{how}), True)
 """
 
 
@@ -118,7 +116,7 @@ def test_a_new_process_resumes_bit_for_bit():
     train_agent(config(AgentSAC, cwd="whole", break_step=240, **how), True)
     train_agent(config(AgentSAC, cwd="parts", break_step=120, **how), True)
     environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
-    subprocess.run([sys.executable, "-c", RESUME], check=True, env=environment)
+    subprocess.run([sys.executable, "-c", RESUME.format(how=how)], check=True, env=environment)
     assert differences("whole", "parts") == []
 
 
