@@ -78,7 +78,10 @@ PENDULUM_PPO = {
     "net_dims": (64, 64), "num_envs": 8, "horizon_len": 256, "batch_size": 256, "repeat_times": 10,
     "learning_rate": LinearSchedule(1e-3), "gamma": 0.9, "lambda_gae_adv": 0.95,
 }  # fmt: skip
-PENDULUM_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 16, "learning_rate": 1e-3, "gamma": 0.9}
+PENDULUM_A2C = {
+    "net_dims": (64, 64), "num_envs": 4, "horizon_len": 16, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,
+    "lambda_gae_adv": 0.95, "if_norm_reward": True,
+}  # fmt: skip
 LUNAR_PPO = {
     "net_dims": (128, 128), "num_envs": 16, "horizon_len": 256, "batch_size": 512, "repeat_times": 8,
     "learning_rate": 5e-4, "gamma": 0.995, "lambda_gae_adv": 0.97,
@@ -95,7 +98,7 @@ TASKS = [
     *(Row("CartPole-v1", agent, 300_000, 7_500, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
     Row("Pendulum-v1", "AgentPPO", 200_000, 5_000, PENDULUM_PPO),
-    Row("Pendulum-v1", "AgentA2C", 500_000, 12_500, PENDULUM_A2C),
+    Row("Pendulum-v1", "AgentA2C", 1_000_000, 25_000, PENDULUM_A2C),
     Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
     Row("LunarLander-v3", "AgentD3QN", 300_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
