@@ -66,39 +66,40 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 64, "buffer_size": 100_000, "utd": 0.5,
+    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 64, "horizon_len": 32,
+    "buffer_size": 100_000, "utd": 0.5, "gamma": 0.98,
 }  # fmt: skip
 CARTPOLE_PPO = {
-    "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "repeat_times": 10,
-    "learning_rate": 1e-3, "gamma": 0.98, "lambda_gae_adv": 0.9,
+    "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
+    "gamma": 0.98, "lambda_gae_adv": 0.9,
 }  # fmt: skip
-CARTPOLE_A2C = {"net_dims": (64, 64), "num_envs": 16, "horizon_len": 8, "learning_rate": 1e-3, "gamma": 0.98}
-PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128, "buffer_init_size": 1_000}
+CARTPOLE_A2C = {"num_envs": 16, "horizon_len": 8, "learning_rate": LinearSchedule(1e-3), "gamma": 0.98}
+PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128}
 PENDULUM_PPO = {
-    "net_dims": (64, 64), "num_envs": 8, "horizon_len": 256, "batch_size": 256, "repeat_times": 10,
-    "learning_rate": LinearSchedule(1e-3), "gamma": 0.9, "lambda_gae_adv": 0.95,
+    "num_envs": 4, "horizon_len": 1024, "batch_size": 64, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,
+    "if_norm_reward": True,
 }  # fmt: skip
 PENDULUM_A2C = {
-    "net_dims": (64, 64), "num_envs": 4, "horizon_len": 16, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,
-    "lambda_gae_adv": 0.95, "if_norm_reward": True,
+    "num_envs": 16, "horizon_len": 8, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9, "lambda_gae_adv": 1.0,
+    "activation": "relu", "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_PPO = {
-    "net_dims": (128, 128), "num_envs": 16, "horizon_len": 256, "batch_size": 512, "repeat_times": 8,
-    "learning_rate": 5e-4, "gamma": 0.995, "lambda_gae_adv": 0.97,
+    "num_envs": 16, "horizon_len": 256, "batch_size": 512, "learning_rate": LinearSchedule(1e-3), "gamma": 0.995,
+    "lambda_gae_adv": 0.97, "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_D3QN = {
-    "net_dims": (128, 128), "learning_rate": 5e-4, "batch_size": 128, "horizon_len": 64, "buffer_size": 100_000,
-    "buffer_init_size": 2_000, "utd": 0.5, "explore_rate": 0.1,
+    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "horizon_len": 32,
+    "buffer_size": 300_000, "utd": 0.5,
 }  # fmt: skip
-LUNAR_OFF = {"net_dims": (128, 128), "learning_rate": 7e-4, "batch_size": 128, "buffer_init_size": 5_000}
+LUNAR_OFF = {"net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "buffer_init_size": 5_000}
 
 TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 300_000, 7_500, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
-    Row("Pendulum-v1", "AgentPPO", 200_000, 5_000, PENDULUM_PPO),
-    Row("Pendulum-v1", "AgentA2C", 1_000_000, 25_000, PENDULUM_A2C),
+    Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
+    Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),
     Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
     Row("LunarLander-v3", "AgentD3QN", 300_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
