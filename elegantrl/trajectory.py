@@ -58,6 +58,14 @@ class Batch(Record):
     index: Tensor  # (B,) long, the rows in the buffer, for `feedback`
     next: Record
 
+    def split(self, batch_size: int) -> Iterator[Batch]:
+        """Batches of so many rows, as views."""
+        columns = {f.name: x.split(batch_size) for f in fields(self) if isinstance(x := getattr(self, f.name), Tensor)}
+        after = {name: x.split(batch_size) for name, x in self.next.state_like().items()}
+        for i in range(len(columns["weight"])):
+            own, later = ({name: parts[i] for name, parts in part.items()} for part in (columns, after))
+            yield Batch(**own, next=Record(**later))
+
 
 @dataclass(kw_only=True)
 class Rollout(Record):

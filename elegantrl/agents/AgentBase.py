@@ -428,8 +428,7 @@ class AgentOffPolicy(AgentBase):
         self.sums = torch.zeros(len(self.log_names), device=self.device)
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
         buffer.add_size = 0
-        for _ in range(updates):
-            batch = buffer.sample(self.batch_size, gamma=self.gamma)
+        for batch in buffer.batches(updates, self.batch_size, self.gamma):
             td = self.update_critic(batch)
             buffer.feedback(batch, td)
             if self.actor_due():
@@ -454,14 +453,14 @@ class AgentOffPolicy(AgentBase):
         self.minimize(self.cri_optimizer, loss.sum())
         self.value_norm.watch(label, batch.weight)
         self.update_count += 1
-        self.sums[0] += loss.detach().mean()
+        self.sums[0].add_(loss.detach().mean())
         return td.detach()
 
     def update_actor(self, batch: Batch) -> None:
         loss = self.actor_loss(batch)
         self.minimize(self.act_optimizer, loss)
         self.actor_count += 1
-        self.sums[1] += loss.detach()
+        self.sums[1].add_(loss.detach())
 
     def update_targets(self) -> None:
         for name in self.target_nets:

@@ -18,10 +18,26 @@ Dims = Sequence[int]
 StateDim = int | tuple[int, ...]
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 TINY = 1e-12
-ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU, "elu": nn.ELU}
 
 
 # building blocks
+
+
+class ReLU(nn.ReLU):
+    """In place: what it takes is a layer's output, which no gradient needs."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.relu_()
+
+
+class Tanh(nn.Tanh):
+    """In place, as ReLU."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.tanh_()
+
+
+ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": ReLU, "tanh": Tanh, "gelu": nn.GELU, "elu": nn.ELU}
 
 
 class EnsembleLinear(nn.Module):

@@ -100,8 +100,8 @@ class FlatAdam(torch.optim.Optimizer):
         for flat in self.flats:
             rows.append(flat.flatten(grads[start : start + len(flat.params)]))
             start += len(flat.params)
-        total = sum(clip_by_norm(grad, max_norm).sum() for grad in rows)
-        found_inf = torch.as_tensor(total).mul(0).ne_(0)  # inf * 0 and NaN * 0 are NaN, which is not 0
+        norms = torch.cat([clip_by_norm(grad, max_norm) for grad in rows])
+        found_inf = norms.sum().mul_(0).ne_(0)  # inf * 0 and NaN * 0 are NaN, which is not 0
         self.steps.add_(1 - found_inf)
         for group, flat, grad, (mean, square) in zip(self.param_groups, self.flats, rows, self.moments, strict=True):
             torch._fused_adam_(

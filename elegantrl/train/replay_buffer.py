@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from ..device import device_of
 from ..trajectory import STATE_LIKE, Batch, Record, Trajectory
 
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
+DRAW_BYTES = 2**20  # what uniform samples that are drawn together may take: it should stay in a core's cache
 
 
 def available_memory(device: torch.device) -> int:
@@ -148,6 +149,14 @@ class ReplayBuffer:
             index=index,
             next=Record(**{name: self.columns[name].index_select(0, after) for name in state_like}),
         )
+
+    def batches(self, count: int, batch_size: int, gamma: float = 0.99) -> Iterator[Batch]:
+        """`count` samples for as many updates. Uniform ones are drawn several at once, since no feedback changes them."""
+        bytes_each = 2 * batch_size * self.bytes_per_transition
+        while count > 0:
+            together = 1 if self.tree is not None else min(count, max(1, DRAW_BYTES // bytes_each))
+            yield from self.sample(together * batch_size, gamma).split(batch_size)
+            count -= together
 
     def feedback(self, batch: Batch, td: Tensor) -> None:
         """Sets the priorities of a batch from its temporal differences (B,) or (K, B). Nothing without PER."""

@@ -193,7 +193,8 @@ def test_sac_samples_around_the_greedy_action():
 @pytest.mark.parametrize("activation, kind", [("relu", nn.ReLU), ("tanh", nn.Tanh), ("gelu", nn.GELU), ("elu", nn.ELU)])
 def test_activation(activation, kind):
     layers = list(nets.build_mlp([3, 4, 4, 2], activation))
-    assert [type(layer) for layer in layers] == [nn.Linear, kind, nn.Linear, kind, nn.Linear]
+    kinds = (nn.Linear, kind, nn.Linear, kind, nn.Linear)
+    assert all(isinstance(layer, kind) for layer, kind in zip(layers, kinds, strict=True))
     assert isinstance(nets.EnsembleMLP(2, [3, 4, 2], activation).activation, kind)
 
 

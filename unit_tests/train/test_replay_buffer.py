@@ -220,3 +220,20 @@ def test_feedback_without_priorities_does_nothing():
     buffer = buffer_of(10)
     buffer.update(counted(0, 5))
     buffer.feedback(buffer.sample(4), torch.ones(4))
+
+
+@pytest.mark.parametrize("draw_bytes", [1, 2**20])
+def test_batches_are_samples_however_many_are_drawn_together(monkeypatch, draw_bytes):
+    monkeypatch.setattr(module, "DRAW_BYTES", draw_bytes)
+    buffer = ReplayBuffer(50, 1, 1, -1)
+    states = torch.arange(41.0).view(41, 1, 1)
+    trajectory = Trajectory.allocate(40, Record(states[0]), 1, if_discrete=False)
+    trajectory.states[:] = states
+    trajectory.unmasks[:] = True
+    buffer.update(trajectory)
+    batches = list(buffer.batches(7, 16, gamma=0.5))
+    assert len(batches) == 7 and all(len(batch.weight) == 16 for batch in batches)
+    assert len({tuple(batch.index.tolist()) for batch in batches}) == 7
+    for batch in batches:
+        assert torch.equal(batch.next.states, batch.states + 1)
+        assert torch.equal(batch.states[:, 0], batch.index.float())
