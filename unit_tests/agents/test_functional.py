@@ -40,10 +40,10 @@ def slow_gae(rewards, terminal, masked, values, gamma, lam):
 
 
 def test_gae_equals_a_slow_reference():
-    """Sequence 0 is terminated at row 3 (reset row 4) and truncated at row 8 (reset row 9), sequence 1 never ends."""
+    """Sequence 0 is terminated at row 3 (reset row 4) and truncated at row 8 (reset row 9); 1 has no such rows."""
     rewards, values = torch.randn(12, 2), torch.randn(13, 2)
     terminal, masked = torch.zeros(12, 2, dtype=torch.bool), torch.zeros(12, 2, dtype=torch.bool)
-    terminal[3, 0] = masked[4, 0] = masked[9, 0] = True
+    terminal[3, 0] = masked[4, 0] = masked[9, 0] = terminal[5, 1] = True
     result = gae(rewards, ~terminal, ~masked, values, 0.9, 0.8)
     for n in range(2):
         expected = slow_gae(rewards[:, n], terminal[:, n], masked[:, n], values[:, n], 0.9, 0.8)

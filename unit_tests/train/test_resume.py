@@ -16,7 +16,7 @@ from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentS
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
 from elegantrl.train.run import load_agent, train_agent
-from unit_tests.tasks import Call, Clock, Match, config
+from unit_tests.tasks import Call, Clock, Counter, Match, config
 from unit_tests.train.test_run import ROOT, complete
 
 NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
@@ -118,6 +118,16 @@ def test_a_new_process_resumes_bit_for_bit():
     environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-c", RESUME.format(how=how)], check=True, env=environment)
     assert differences("whole", "parts") == []
+
+
+def test_no_pair_crosses_a_checkpoint():
+    """The state counts the steps of one endless episode, until a checkpoint's reset."""
+    how = {"checkpoint_per_step": 60, **BUFFER}
+    train_agent(config(AgentSAC, Counter, {"num_envs": 2, "length": 1000}, break_step=130, **how), True)
+    run = train_agent(config(AgentSAC, Counter, {"num_envs": 2, "length": 1000}, continue_train=True, **how), True)
+    batch = run.learner.buffer.sample(3000)
+    true = (batch.next.states == batch.states + 1)[:, 0]
+    assert torch.equal(batch.weight > 0, true) and len(batch.index[~true].unique()) >= 2 * 3
 
 
 @pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
