@@ -91,7 +91,12 @@ LUNAR_D3QN = {
     "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "horizon_len": 32,
     "buffer_size": 300_000, "utd": 0.5,
 }  # fmt: skip
-LUNAR_OFF = {"net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "buffer_init_size": 5_000}
+LUNAR_OFF = {
+    "net_dims": (128, 128),
+    "learning_rate": LinearSchedule(1e-3),
+    "batch_size": 128,
+    "buffer_init_size": 5_000,
+}
 
 TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),

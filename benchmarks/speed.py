@@ -39,7 +39,6 @@ import elegantrl
 import elegantrl.agents
 from elegantrl import Config, train_agent
 from elegantrl.train.replay_buffer import ReplayBuffer
-from elegantrl.trajectory import Trajectory
 
 try:
     import stable_baselines3 as sb3
@@ -77,26 +76,20 @@ def random_rows(task: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def our_updates(name: str, task: str, width: int, batch_size: int, count: int) -> Rate:
     agent_class = getattr(elegantrl.agents, f"Agent{name}")
-    args = Config(agent_class, task, net_dims=(width, width), batch_size=batch_size, utd=count / ROWS)
+    args = Config(agent_class, task, net_dims=(width, width), batch_size=batch_size, utd=1.0)
     agent = agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=-1, args=args)
     states, actions, rewards = (torch.as_tensor(x) for x in random_rows(task))
-    trajectory = Trajectory.allocate(ROWS, states[:1], args.action_dim, args.if_discrete)
-    trajectory.states[:, 0] = states
-    trajectory.actions[:, 0] = actions
-    trajectory.rewards[:, 0] = rewards
-    trajectory.undones[:] = True
-    trajectory.unmasks[:] = True
+    flags = torch.ones(ROWS, 1, dtype=torch.bool)  # undones, unmasks
     buffer = ReplayBuffer(
         ROWS, args.state_dim, args.action_dim, gpu_id=-1, num_seqs=1, if_discrete=args.if_discrete, args=args
     )
-    buffer.update(trajectory)
+    buffer.update((states[:-1, None], actions[:, None], rewards[:, None], flags, flags))
 
-    def rate() -> float:
-        start = time.perf_counter()
+    def update() -> None:
+        buffer.add_size = count  # as if so many transitions had just come: with utd 1, so many updates
         agent.update_net(buffer)
-        return count / (time.perf_counter() - start)
 
-    return rate
+    return lambda: per_second(update, lambda: agent.update_count, count)
 
 
 def sb3_updates(name: str, task: str, width: int, batch_size: int, count: int) -> Rate:
@@ -114,12 +107,20 @@ def sb3_updates(name: str, task: str, width: int, batch_size: int, count: int) -
     buffer.rewards[:, 0] = rewards
     buffer.full = True
 
-    def rate() -> float:
-        start = time.perf_counter()
+    def update() -> None:
         model.train(gradient_steps=count, batch_size=batch_size)
-        return count / (time.perf_counter() - start)
 
-    return rate
+    return lambda: per_second(update, lambda: model._n_updates, count)
+
+
+def per_second(update: Callable[[], None], counter: Callable[[], int], count: int) -> float:
+    """Updates per second by the side's own counter. RuntimeError if it did another number of them than asked."""
+    before, start = counter(), time.perf_counter()
+    update()
+    seconds, done = time.perf_counter() - start, counter() - before
+    if done != count:
+        raise RuntimeError(f"{done} updates were done where {count} were asked for: the rate would mean nothing.")
+    return done / seconds
 
 
 def compare_updates(repeats: int, seconds: float) -> list[dict[str, Any]]:
