@@ -194,9 +194,16 @@ def test_one_normaliser_for_all_networks_of_an_agent(agent_class, if_discrete):
     assert all(net.state_norm is agent.state_norm and net.value_norm is agent.value_norm for net in nets)
 
 
-@pytest.mark.parametrize("tau", [0.0, 0.1])
 @pytest.mark.parametrize(
-    "agent_class, if_discrete", [(AgentSAC, False), (AgentD3QN, True), (AgentPPO, False)], ids=name
+    "agent_class, if_discrete, tau",
+    [
+        (AgentSAC, False, 0.1),
+        (AgentDDPG, False, 0.0),
+        (AgentD3QN, True, 0.0),
+        (AgentPPO, False, 0.1),
+        (AgentPPO, False, 0.0),
+    ],
+    ids=name,
 )
 def test_match_is_learned_with_states_and_rewards_of_any_scale(agent_class, if_discrete, tau):
     """Observations of 1000 times the size, rewards of 100 times."""

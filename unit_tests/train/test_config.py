@@ -372,7 +372,9 @@ def test_copies_and_pickles_are_equal_and_apart():
 
 
 def test_to_dict_is_plain_data(tmp_path):
-    args = Config(AgentSAC, Task, {"config": {"price": np.zeros(3)}}, learning_rate=LinearSchedule(1e-3), callbacks=[print])
+    args = Config(
+        AgentSAC, Task, {"config": {"price": np.zeros(3)}}, learning_rate=LinearSchedule(1e-3), callbacks=[print]
+    )
     torch.save(args.to_dict(), tmp_path / "args.pth")
     saved = torch.load(tmp_path / "args.pth", weights_only=True)
     assert saved["agent_class"] == "elegantrl.agents.AgentSAC:AgentSAC"
