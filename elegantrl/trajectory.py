@@ -100,7 +100,7 @@ class Rollout(Record):
 
 @dataclass(kw_only=True)
 class Trajectory(Record):
-    """What a Worker collects, time-major, allocated once. State-like fields have T + 1 rows: the last is the successor."""
+    """What a Worker collects, time-major, allocated once. State-like fields have T + 1 rows, the successor's last."""
 
     actions: Tensor  # (T, N, A) float, or (T, N) long
     rewards: Tensor  # (T, N)

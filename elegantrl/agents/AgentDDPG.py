@@ -11,7 +11,7 @@ from torch import Tensor
 from ..trajectory import Batch
 from .AgentBase import AgentOffPolicy
 from .functional import LinearSchedule, at_progress, weighted_mean
-from .net import Actor, Critic
+from .net import Actor, Critic, CriticBase
 
 
 class OrnsteinUhlenbeckNoise:
@@ -42,7 +42,10 @@ class AgentDDPG(AgentOffPolicy):
     def build_nets(self) -> None:
         self.ou_noise = OrnsteinUhlenbeckNoise()
         self.act = Actor(self.net_dims, self.state_dim, self.action_dim, self.activation)
-        self.cri = Critic(self.net_dims, self.state_dim, self.action_dim, self.activation)
+        self.cri = self.build_critic()
+
+    def build_critic(self) -> CriticBase:
+        return Critic(self.net_dims, self.state_dim, self.action_dim, self.activation)
 
     @property
     def ou_state(self) -> Tensor | None:

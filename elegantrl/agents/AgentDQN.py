@@ -26,7 +26,7 @@ class AgentDQN(AgentOffPolicy):
     batch_size = 64
     learning_rate = 5e-4
     utd = 0.25  # an update every four transitions
-    explore_rate: float | LinearSchedule = LinearSchedule(1.0, 0.05, fraction=0.1)  # share of random actions, a number or a schedule
+    explore_rate: float | LinearSchedule = LinearSchedule(1.0, 0.05, fraction=0.1)  # share of random actions
 
     def build_nets(self) -> None:
         self.cri = self.net_class(self.net_dims, self.state_dim, self.action_dim, self.activation)

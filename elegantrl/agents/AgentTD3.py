@@ -8,9 +8,9 @@ from torch import Tensor
 from ..trajectory import Batch
 from .AgentDDPG import AgentDDPG, OrnsteinUhlenbeckNoise
 from .functional import weighted_mean
-from .net import Actor, CriticEnsemble
+from .net import CriticEnsemble
 
-__all__ = ["AgentTD3", "AgentDDPG", "OrnsteinUhlenbeckNoise"]
+__all__ = ["AgentDDPG", "AgentTD3", "OrnsteinUhlenbeckNoise"]
 
 
 class AgentTD3(AgentDDPG):
@@ -22,9 +22,8 @@ class AgentTD3(AgentDDPG):
     policy_noise_std: float = 0.2  # std of the noise on target actions
     policy_noise_clip: float = 0.5  # its largest size
 
-    def build_nets(self) -> None:
-        super().build_nets()
-        self.cri = CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
+    def build_critic(self) -> CriticEnsemble:
+        return CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
 
     def next_value(self, batch: Batch) -> Tensor:
         """min_k Q'_k(s', mu'(s') + clipped noise), eq. 14 and 15."""

@@ -1,12 +1,12 @@
 """The agents. `from elegantrl.agents import AgentPPO` gives the class, although a module bears the same name."""
 
+from .AgentA2C import AgentA2C, AgentDiscreteA2C
 from .AgentBase import AgentBase, AgentOffPolicy, AgentOnPolicy
+from .AgentDDPG import AgentDDPG
 from .AgentDQN import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
-from .AgentDDPG import AgentDDPG  # isort: skip
-from .AgentTD3 import AgentTD3  # isort: skip
+from .AgentPPO import AgentDiscretePPO, AgentPPO
 from .AgentSAC import AgentModSAC, AgentSAC
-from .AgentPPO import AgentDiscretePPO, AgentPPO  # isort: skip
-from .AgentA2C import AgentA2C, AgentDiscreteA2C  # isort: skip
+from .AgentTD3 import AgentTD3
 
 __all__ = [
     "AgentBase",

@@ -1,4 +1,4 @@
-"""Every network. Letters: B batch, K ensemble, S state, A action; leading axes are free, so (T, N, S) works as (B, S) does.
+"""Every network. Letters: B batch, K ensemble, S state, A action. Leading axes are free: (T, N, S) works as (B, S).
 
 An actor's `forward(state)` is the greedy action: in [-1, 1], or an index. A critic's is the value.
 A state is (S,) features or an image (C, H, W) or (H, W, C) of uint8, which is scaled to [0, 1] once, here.
@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -59,7 +61,7 @@ class EnsembleMLP(nn.Module):
 
     def __init__(self, num: int, dims: Dims, activation: str = "relu"):
         super().__init__()
-        self.layers = nn.ModuleList(EnsembleLinear(num, i, o) for i, o in zip(dims[:-1], dims[1:], strict=True))
+        self.layers = nn.ModuleList(EnsembleLinear(num, i, o) for i, o in pairwise(dims))
         self.activation = ACTIVATIONS[activation]()
         self.num = num
 
@@ -75,12 +77,12 @@ class EnsembleMLP(nn.Module):
 def build_mlp(dims: Dims, activation: str = "relu") -> nn.Sequential:
     """dims [in, *hidden, out], no activation after the last layer."""
     layers: list[nn.Module] = []
-    for dim_in, dim_out in zip(dims[:-1], dims[1:], strict=True):
+    for dim_in, dim_out in pairwise(dims):
         layers += [nn.Linear(dim_in, dim_out), ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1])
 
 
-def layer_init_with_orthogonal(layer: nn.Module, std: float = 1.0, bias_const: float = 0.0) -> nn.Module:
+def layer_init_with_orthogonal(layer: Any, std: float = 1.0, bias_const: float = 0.0) -> Any:
     """Orthogonal weights with gain `std` and a constant bias, in place."""
     nn.init.orthogonal_(layer.weight, std)
     nn.init.constant_(layer.bias, bias_const)
@@ -148,6 +150,8 @@ class NoNormaliser(nn.Module):
     """The normaliser that changes nothing."""
 
     learns = False
+    mean: Tensor
+    std: Tensor
 
     def forward(self, x: Tensor) -> Tensor:
         return x
@@ -173,13 +177,13 @@ class Normaliser(NoNormaliser):
     """
 
     learns = True
+    moments: Tensor
+    pending: Tensor
 
     def __init__(self, shape: int | tuple[int, ...] = (), tau: float | None = None, clip: float = 10.0):
         super().__init__()
         self.tau, self.clip = tau, clip
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.mean: Tensor
-        self.std: Tensor
         self.register_buffer("mean", torch.zeros(self.shape))
         self.register_buffer("std", torch.ones(self.shape))
         self.register_buffer("moments", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, variance
@@ -252,7 +256,7 @@ class NetBase(nn.Module):
         self.state_norm: NoNormaliser = NoNormaliser()
         self.value_norm: NoNormaliser = NoNormaliser()
 
-    def last_layer(self) -> nn.Module:
+    def last_layer(self) -> Any:
         """The layer that makes the value; a value normaliser rescales it so that the outputs stay (PopArt)."""
         return [m for m in self.modules() if isinstance(m, nn.Linear | EnsembleLinear)][-1]
 
@@ -273,7 +277,7 @@ class CriticBase(NetBase):
 
 
 class QNetBase(ActorBase):
-    """Values of all actions, and so also the policy that takes the best: `q_values` (B, A), `forward` its argmax (B,)."""
+    """Values of all actions, and so the policy that takes the best: `q_values` (B, A), `forward` its argmax (B,)."""
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} must define q_values(state, action_mask) -> (B, A).")
@@ -313,7 +317,7 @@ class QNetDuel(QNetBase):
         q = self.value(x) + advantage - advantage.mean(-1, keepdim=True)
         return mask_illegal(self.value_norm.restore(q), action_mask)
 
-    def last_layer(self) -> nn.Module:
+    def last_layer(self) -> Any:
         return self.value
 
     @torch.no_grad()
@@ -416,7 +420,9 @@ class ActorPPO(ActorBase):
         noise = torch.randn_like(mean)
         return mean + self.log_std.exp() * noise, gaussian_logprob(noise, self.log_std)
 
-    def logprob_entropy(self, state: Tensor, action: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def logprob_entropy(
+        self, state: Tensor, action: Tensor, action_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The log-probability of an action (B,), and the policy's entropy (), which no state changes."""
         noise = (action - self.mean(state)) * (-self.log_std).exp()
         return gaussian_logprob(noise, self.log_std), gaussian_entropy(self.log_std)
@@ -442,7 +448,9 @@ class ActorDiscretePPO(ActorBase):
         action = (logprobs - torch.empty_like(logprobs).exponential_().log()).argmax(-1)
         return action, logprobs.gather(-1, action[..., None]).squeeze(-1)
 
-    def logprob_entropy(self, state: Tensor, action: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def logprob_entropy(
+        self, state: Tensor, action: Tensor, action_mask: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
         """The log-probability of an action (B,), and the policy's entropy (B,)."""
         logprobs = self.logits(state, action_mask).log_softmax(-1)
         entropy = -(logprobs.exp() * logprobs).sum(-1)
@@ -506,7 +514,7 @@ class CriticPPO(CriticBase):
 
 def register_networks() -> None:
     """Lets a bare torch.load('act.pth') build the library's networks without unpickling arbitrary code."""
-    local = [c for c in globals().values() if isinstance(c, type) and issubclass(c, nn.Module)]
+    local: list[Any] = [c for c in globals().values() if isinstance(c, type) and issubclass(c, nn.Module)]
     parts = [nn.Sequential, nn.ModuleList, nn.Linear, nn.Identity, nn.Conv2d, nn.Flatten, *ACTIVATIONS.values()]
     torch.serialization.add_safe_globals(local + parts)
 

@@ -18,7 +18,6 @@ from torch import Tensor
 from ..compat import OLD_SETTINGS, read_older, translate, warn_renamed
 from ..device import device_of
 from ..envs import (
-    ActionCodec,
     ENV_ATTRIBUTES,
     ActionCodec,
     GymEnv,

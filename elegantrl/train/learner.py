@@ -10,7 +10,10 @@ from .replay_buffer import ReplayBuffer, init_replay_buffer
 
 
 class Learner:
-    """agent: what learns. args: a Config. `buffer` is None for an on-policy agent, which learns from the newest rollout."""
+    """agent: what learns. args: a Config.
+
+    `buffer` is None for an on-policy agent, which learns from the newest rollout alone.
+    """
 
     def __init__(self, agent: Any, args: Any):
         self.agent = agent

@@ -151,7 +151,7 @@ class ReplayBuffer:
         )
 
     def batches(self, count: int, batch_size: int, gamma: float = 0.99) -> Iterator[Batch]:
-        """`count` samples for as many updates. Uniform ones are drawn several at once, since no feedback changes them."""
+        """`count` samples for as many updates. Uniform ones are drawn several at once: no feedback changes them."""
         bytes_each = 2 * batch_size * self.bytes_per_transition
         while count > 0:
             together = 1 if self.tree is not None else min(count, max(1, DRAW_BYTES // bytes_each))

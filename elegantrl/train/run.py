@@ -1,4 +1,4 @@
-"""Wires Worker, Learner and Evaluator: explore, store, update, evaluate. Also loads, scores and shows trained agents."""
+"""Wires Worker, Learner and Evaluator: explore, store, update, evaluate. Also loads, scores and shows agents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .evaluator import Evaluator, get_rewards_and_steps
 from .learner import Learner
 from .worker import Worker
 
-ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread can make small networks many times slower
+ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
 
 
 # one training run
@@ -108,8 +108,11 @@ class Run:
         self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints, 0))
 
     def checkpoint(self) -> None:
-        """Writes all that a resume needs. Environments cannot save their state: their episodes are cut here, and the run
-        goes on, in this process or in the one that resumes, from a reset by a seed of this checkpoint's own."""
+        """Writes all that a resume needs.
+
+        Environments cannot save their state: their episodes are cut here, and the run goes on, in this process or in
+        the one that resumes, from a reset by a seed of this checkpoint's own.
+        """
         self.checkpoints += 1
         self.checkpoint_step = self.total_step
         buffer = self.learner.buffer
@@ -149,7 +152,7 @@ class Run:
         return True
 
     def end(self) -> None:
-        """Completes the files, whatever the reason for the end. What fails here does not keep the rest from ending."""
+        """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
             ending.callback(self.eval_env.close)
             ending.callback(self.env.close)
@@ -197,7 +200,7 @@ def train_agent_single_process(args: Config) -> Run:
 
 
 def train_agent(args: Config, if_single_process: bool = False) -> Run:
-    """Trains args.agent_class on args.env_class. In one process for now: a line says so where several were asked for."""
+    """Trains args.agent_class on args.env_class. In one process for now: a line says so where more were asked for."""
     if not if_single_process:
         print("train_agent: this version trains in one process (if_single_process=True).", flush=True)
     return train_agent_single_process(args)

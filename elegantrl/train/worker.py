@@ -73,7 +73,7 @@ class Worker:
         return tr
 
     def check_finite(self, tr: Trajectory) -> None:
-        """Raises EnvironmentFault that names the tensor, the step and the environment of the first value that is not."""
+        """Raises EnvironmentFault that names tensor, step and environment of the first value that is not finite."""
         for name in ("states", "rewards", "actions"):
             x: Tensor = getattr(tr, name)
             if x.is_floating_point() and not bool(torch.isfinite(x).all()):
@@ -82,8 +82,8 @@ class Worker:
                 step = t + self.steps_in_env() + (name != "states")  # row t's state came of the step before
                 source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
                 raise EnvironmentFault(
-                    f"{source} a value that is not finite in {name} at step {step} of environment "
-                    f"{n} (row {t} of the rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
+                    f"{source} a value that is not finite in {name} at step {step} of environment {n} (row {t} of the "
+                    f"rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
                 )
 
     def steps_in_env(self) -> int:
