@@ -20,7 +20,7 @@ from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
 from .net import ActorDiscretePPO, ActorPPO, CriticPPO, NetBase, NoNormaliser, Normaliser
-from .optim import FlatAdam, FlatParameters
+from .optim import FlatAdam, FlatParameters, Objective, compiled, gradients
 
 
 class AgentBase:
@@ -49,6 +49,7 @@ class AgentBase:
     if_norm_state: bool = False  # normalise states by running statistics
     if_norm_value: bool = False  # normalise values by running statistics (PopArt)
     if_norm_reward: bool = False  # divide rewards by the running std of the discounted return
+    if_compile: bool = False  # compile losses with gradients, 10 to 30 s: updates 1.7 times (64 wide), 1.2 times (256)
 
     def __init__(
         self,
@@ -106,6 +107,7 @@ class AgentBase:
         self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
+        self.gradients = compiled(gradients) if self.if_compile else gradients
         self.build_nets()
 
     @classmethod
@@ -158,16 +160,20 @@ class AgentBase:
         groups = [{"params": params, "members": getattr(net, "members", 1)}]
         return FlatAdam(groups, at_progress(self.learning_rate, 0.0), eps=self.adam_eps)
 
-    def minimize(self, optimizer: FlatAdam, loss: Tensor) -> None:
-        """One step of gradient descent, the only place where gradients flow.
+    def minimize(self, optimizer: FlatAdam, objective: Objective, batch: Any) -> tuple[Tensor, ...]:
+        """One step of gradient descent, the only place where gradients flow; returns what objective(batch) returned.
 
-        Each parameter group, and in it each member of an ensemble, is clipped by itself. A step whose gradient is not
-        finite is skipped, so that parameters stay finite; the log shows it.
+        The first of these is what is minimised. Each parameter group, and in it each member of an ensemble, is clipped
+        by itself. A step whose gradient is not finite is skipped, so that parameters stay finite; the log shows it.
         """
-        grads = torch.autograd.grad(loss, optimizer.params, allow_unused=True, materialize_grads=True)
+        grads, values = self.gradients(objective, optimizer.params, batch)
         optimizer.descend(grads, self.clip_grad_norm)
+        return values
 
-    optimizer_backward = minimize
+    def optimizer_backward(self, optimizer: FlatAdam, objective: Tensor) -> None:
+        """The same for a loss () that is there already."""
+        self.minimize(optimizer, lambda loss: (loss,), objective)
+
     soft_update = staticmethod(soft_update)
 
     def start_update(self) -> None:
@@ -438,8 +444,8 @@ class AgentOffPolicy(AgentBase):
         actor_updates = self.actor_count - actor_start
         return self.read_logs(self.sums, (updates, *[actor_updates] * (len(self.log_names) - 1)))
 
-    def update_critic(self, batch: Batch) -> Tensor:
-        """One step on the temporal difference, which it returns, (B,) or (K, B)."""
+    def critic_objective(self, batch: Batch) -> tuple[Tensor, ...]:
+        """Loss of the critics summed () and as their mean (), temporal differences (B,) or (K, B), labels (B,)."""
         with torch.no_grad():
             label = self.scaled(batch.rewards) + batch.discount * self.next_value(batch)  # (B,)
         q = self.q_value(batch)
@@ -450,17 +456,23 @@ class AgentOffPolicy(AgentBase):
             )
         td = q - label
         loss = weighted_mean(self.td_loss(self.value_norm.shrink(td)), batch.weight)  # (K,)
-        self.minimize(self.cri_optimizer, loss.sum())
+        return loss.sum(), loss.mean(), td, label
+
+    def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
+        return (self.actor_loss(batch),)
+
+    def update_critic(self, batch: Batch) -> Tensor:
+        """One step on the temporal difference, which it returns, (B,) or (K, B)."""
+        _, loss, td, label = self.minimize(self.cri_optimizer, self.critic_objective, batch)
         self.value_norm.watch(label, batch.weight)
         self.update_count += 1
-        self.sums[0].add_(loss.detach().mean())
-        return td.detach()
+        self.sums[0].add_(loss)
+        return td
 
     def update_actor(self, batch: Batch) -> None:
-        loss = self.actor_loss(batch)
-        self.minimize(self.act_optimizer, loss)
+        (loss,) = self.minimize(self.act_optimizer, self.actor_objective, batch)
         self.actor_count += 1
-        self.sums[1].add_(loss.detach())
+        self.sums[1].add_(loss)
 
     def update_targets(self) -> None:
         for name in self.target_nets:
@@ -575,16 +587,24 @@ class AgentOnPolicy(AgentBase):
         """Whether an epoch with these sums of logs and weights took the policy further than `target_kl`."""
         return self.target_kl < math.inf and float(sums[-2] / sums[-1]) > self.target_kl
 
-    def update_once(self, batch: Rollout) -> None:
+    def policy_objective(self, batch: Rollout) -> tuple[Tensor, ...]:
+        """Loss of the policy (), and for the log: what it gains (), its entropy (), its KL from the old policy ()."""
         logprobs, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
         entropy = weighted_mean(entropy, batch.weight)
         policy_loss = weighted_mean(self.policy_loss(logprobs, batch), batch.weight)
-        self.minimize(self.act_optimizer, policy_loss - self.lambda_entropy * entropy)
-        value_loss = weighted_mean(self.value_norm.shrink(self.value(batch) - batch.returns).square(), batch.weight)
-        self.minimize(self.cri_optimizer, value_loss)
-        self.update_count += 1
-        self.actor_count += 1
         with torch.no_grad():
             logratio = logprobs - batch.logprobs
             kl = weighted_mean(logratio.exp() - 1 - logratio, batch.weight)  # an estimate that is never negative
-            self.sums += torch.stack([value_loss, -policy_loss, entropy, kl, batch.weight.mean()])
+        return policy_loss - self.lambda_entropy * entropy, -policy_loss, entropy, kl
+
+    def value_objective(self, batch: Rollout) -> tuple[Tensor, ...]:
+        td = self.value_norm.shrink(self.value(batch) - batch.returns)
+        return (weighted_mean(td.square(), batch.weight),)
+
+    def update_once(self, batch: Rollout) -> None:
+        """One step of the policy and one of the value."""
+        _, gain, entropy, kl = self.minimize(self.act_optimizer, self.policy_objective, batch)
+        (value_loss,) = self.minimize(self.cri_optimizer, self.value_objective, batch)
+        self.update_count += 1
+        self.actor_count += 1
+        self.sums.add_(torch.stack([value_loss, gain, entropy, kl, batch.weight.mean()]))

@@ -5,7 +5,8 @@ An update of a small network is all overhead, so a network's parameters, gradien
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -13,7 +14,30 @@ from torch import Tensor, nn
 
 from .functional import clip_by_norm
 
+Objective = Callable[[Any], tuple[Tensor, ...]]  # of a batch: what is minimised (), and what else is of interest
+Gradients = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 MOMENTS = ("exp_avg", "exp_avg_sq")  # names in the state dict of torch.optim.Adam
+
+
+def gradients(objective: Objective, params: Sequence[Tensor], batch: Any) -> Gradients:
+    """Of the first value of objective(batch) by each of params; and all its values, detached."""
+    values = objective(batch)
+    grads = torch.autograd.grad(values[0], params, allow_unused=True, materialize_grads=True)
+    return grads, tuple([value.detach() for value in values])
+
+
+def compiled(function: FunctionType) -> Callable[..., Gradients]:
+    """`gradients` as one program for each objective and shape of batch. Needs a C++ compiler on the CPU.
+
+    RuntimeError where this PyTorch's compiler does not trace torch.autograd.grad.
+    """
+    config = torch._dynamo.config
+    if not hasattr(config, "trace_autograd_ops"):
+        raise RuntimeError(f"if_compile needs a newer PyTorch than {torch.__version__}: leave it off or upgrade.")
+    config.trace_autograd_ops = True
+    # the compiler counts its programs by code object and stops at eight: each agent has a code object of its own
+    own = FunctionType(function.__code__.replace(), function.__globals__)
+    return torch.compile(own, dynamic=False)
 
 
 class FlatParameters:

@@ -1,15 +1,19 @@
 """One vector per network: Adam, clipping by member, skipped steps, parameters that move, targets that follow."""
 
 import copy
+import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 
-from elegantrl.agents import AgentSAC, AgentTD3
+from elegantrl.agents import AgentDDPG, AgentDQN, AgentPPO, AgentSAC, AgentTD3
 from elegantrl.agents.functional import clip_by_norm
 from elegantrl.agents.net import EnsembleMLP
 from elegantrl.agents.optim import FlatAdam, FlatParameters
+from elegantrl.train.replay_buffer import ReplayBuffer
+from elegantrl.trajectory import Record, Trajectory
 
 
 def small_net() -> nn.Module:
@@ -139,7 +143,7 @@ def test_frozen_and_unused_parameters_stay_and_targets_follow_the_others():
     critic.net.layers[0].bias.requires_grad_(False)
     agent.cri = critic
     frozen, weight = critic.net.layers[0].bias.clone(), critic.net.layers[0].weight.detach().clone()
-    agent.minimize(agent.cri_optimizer, critic(torch.ones(4, 3), torch.ones(4, 2)).square().mean())
+    agent.optimizer_backward(agent.cri_optimizer, critic(torch.ones(4, 3), torch.ones(4, 2)).square().mean())
     agent.update_targets()
     assert torch.equal(critic.net.layers[0].bias, frozen) and torch.equal(critic.unused, torch.ones(2, 1))
     moved, target = critic.net.layers[0].weight, agent.cri_target.net.layers[0].weight
@@ -152,7 +156,31 @@ def test_a_copied_agent_learns_by_itself():
     twin = copy.deepcopy(agent)
     for each in (agent, twin):
         torch.manual_seed(0)
-        each.minimize(each.act_optimizer, each.act(torch.ones(4, 3)).sum())
+        each.optimizer_backward(each.act_optimizer, each.act(torch.ones(4, 3)).sum())
     assert_same(agent.act, twin.act)
-    agent.minimize(agent.act_optimizer, agent.act(torch.ones(4, 3)).sum())
+    agent.optimizer_backward(agent.act_optimizer, agent.act(torch.ones(4, 3)).sum())
     assert not torch.equal(next(agent.act.parameters()), next(twin.act.parameters()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="compiling needs g++")
+@pytest.mark.parametrize("agent_class", [AgentDDPG, AgentDQN, AgentPPO])
+def test_compiled_updates_are_the_same(agent_class):
+    if_discrete = agent_class is AgentDQN
+    agents = []
+    for if_compile in (False, True):
+        torch.manual_seed(0)
+        args = SimpleNamespace(if_compile=if_compile, if_discrete=if_discrete, utd=0.5, batch_size=16)
+        args.repeat_times = None if agent_class.if_off_policy else 2
+        agent = agent_class((8,), 3, 2, gpu_id=-1, args=args)
+        rows = Trajectory.allocate(32, Record(torch.zeros(2, 3)), 2, if_discrete, if_logprob=not agent.if_off_policy)
+        rows.states.normal_()
+        rows.rewards.normal_()
+        rows.undones[:] = rows.unmasks[:] = True
+        buffer = rows
+        if agent.if_off_policy:
+            buffer = ReplayBuffer(100, 3, 2, -1, num_seqs=2, if_discrete=if_discrete)
+            buffer.update(rows)
+        logs = agent.update_net(buffer)
+        agents.append((agent.act.state_dict(), agent.cri.state_dict(), logs))
+    torch.testing.assert_close(*agents, rtol=1e-3, atol=1e-5)
