@@ -160,19 +160,24 @@ class AgentBase:
         groups = [{"params": params, "members": getattr(net, "members", 1)}]
         return FlatAdam(groups, at_progress(self.learning_rate, 0.0), eps=self.adam_eps)
 
-    def minimize(self, optimizer: FlatAdam, objective: Objective, batch: Any) -> tuple[Tensor, ...]:
+    def minimize(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
         """One step of gradient descent, the only place where gradients flow; returns what objective(batch) returned.
 
         The first of these is what is minimised. Each parameter group, and in it each member of an ensemble, is clipped
         by itself. A step whose gradient is not finite is skipped, so that parameters stay finite; the log shows it.
         """
-        grads, values = self.gradients(objective, optimizer.params, batch)
-        optimizer.descend(grads, self.clip_grad_norm)
+        params = [p for optimizer in optimizers for p in optimizer.params]
+        grads, values = self.gradients(objective, params, batch)
+        start = 0
+        for optimizer in optimizers:
+            end = start + len(optimizer.params)
+            optimizer.descend(grads[start:end], self.clip_grad_norm)
+            start = end
         return values
 
     def optimizer_backward(self, optimizer: FlatAdam, objective: Tensor) -> None:
         """The same for a loss () that is there already."""
-        self.minimize(optimizer, lambda loss: (loss,), objective)
+        self.minimize(lambda loss: (loss,), objective, optimizer)
 
     soft_update = staticmethod(soft_update)
 
@@ -463,14 +468,14 @@ class AgentOffPolicy(AgentBase):
 
     def update_critic(self, batch: Batch) -> Tensor:
         """One step on the temporal difference, which it returns, (B,) or (K, B)."""
-        _, loss, td, label = self.minimize(self.cri_optimizer, self.critic_objective, batch)
+        _, loss, td, label = self.minimize(self.critic_objective, batch, self.cri_optimizer)
         self.value_norm.watch(label, batch.weight)
         self.update_count += 1
         self.sums[0].add_(loss)
         return td
 
     def update_actor(self, batch: Batch) -> None:
-        (loss,) = self.minimize(self.act_optimizer, self.actor_objective, batch)
+        (loss,) = self.minimize(self.actor_objective, batch, self.act_optimizer)
         self.actor_count += 1
         self.sums[1].add_(loss)
 
@@ -587,24 +592,22 @@ class AgentOnPolicy(AgentBase):
         """Whether an epoch with these sums of logs and weights took the policy further than `target_kl`."""
         return self.target_kl < math.inf and float(sums[-2] / sums[-1]) > self.target_kl
 
-    def policy_objective(self, batch: Rollout) -> tuple[Tensor, ...]:
-        """Loss of the policy (), and for the log: what it gains (), its entropy (), its KL from the old policy ()."""
+    def objective(self, batch: Rollout) -> tuple[Tensor, ...]:
+        """What both networks minimise, 1707.06347 eq. 9 with c1 = 1 (they share nothing), and what is logged (5,)."""
         logprobs, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
         entropy = weighted_mean(entropy, batch.weight)
         policy_loss = weighted_mean(self.policy_loss(logprobs, batch), batch.weight)
+        td = self.value_norm.shrink(self.value(batch) - batch.returns)
+        value_loss = weighted_mean(td.square(), batch.weight)
         with torch.no_grad():
             logratio = logprobs - batch.logprobs
             kl = weighted_mean(logratio.exp() - 1 - logratio, batch.weight)  # an estimate that is never negative
-        return policy_loss - self.lambda_entropy * entropy, -policy_loss, entropy, kl
-
-    def value_objective(self, batch: Rollout) -> tuple[Tensor, ...]:
-        td = self.value_norm.shrink(self.value(batch) - batch.returns)
-        return (weighted_mean(td.square(), batch.weight),)
+            logs = torch.stack([value_loss, -policy_loss, entropy, kl, batch.weight.mean()])
+        return policy_loss - self.lambda_entropy * entropy + value_loss, logs
 
     def update_once(self, batch: Rollout) -> None:
-        """One step of the policy and one of the value."""
-        _, gain, entropy, kl = self.minimize(self.act_optimizer, self.policy_objective, batch)
-        (value_loss,) = self.minimize(self.cri_optimizer, self.value_objective, batch)
+        """One step of the policy and of the value."""
+        _, logs = self.minimize(self.objective, batch, self.act_optimizer, self.cri_optimizer)
         self.update_count += 1
         self.actor_count += 1
-        self.sums.add_(torch.stack([value_loss, gain, entropy, kl, batch.weight.mean()]))
+        self.sums.add_(logs)

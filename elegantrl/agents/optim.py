@@ -113,7 +113,6 @@ class FlatAdam(torch.optim.Optimizer):
             for p, *own in zip(flat.params, *parts, strict=True):
                 self.state[p] = {"step": self.steps, **dict(zip(MOMENTS, own, strict=True))}
 
-    @torch.no_grad()
     def descend(self, grads: Sequence[Tensor], max_norm: float = float("inf")) -> None:
         """One step along the gradients, one for each of `params`.
 
