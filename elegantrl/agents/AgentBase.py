@@ -20,7 +20,7 @@ from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
 from .net import ActorDiscretePPO, ActorPPO, CriticPPO, NetBase, NoNormaliser, Normaliser
-from .optim import FlatAdam, FlatParameters, Objective, compiled, gradients
+from .optim import FlatAdam, FlatParameters, Objective, compiled_gradients, gradients
 
 
 class AgentBase:
@@ -107,7 +107,7 @@ class AgentBase:
         self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
-        self.gradients = compiled(gradients) if self.if_compile else gradients
+        self.gradients = compiled_gradients() if self.if_compile else gradients
         self.build_nets()
 
     @classmethod

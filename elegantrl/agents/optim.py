@@ -26,7 +26,7 @@ def gradients(objective: Objective, params: Sequence[Tensor], batch: Any) -> Gra
     return grads, tuple([value.detach() for value in values])
 
 
-def compiled(function: FunctionType) -> Callable[..., Gradients]:
+def compiled_gradients() -> Callable[..., Gradients]:
     """`gradients` as one program for each objective and shape of batch. Needs a C++ compiler on the CPU.
 
     RuntimeError where this PyTorch's compiler does not trace torch.autograd.grad.
@@ -36,7 +36,7 @@ def compiled(function: FunctionType) -> Callable[..., Gradients]:
         raise RuntimeError(f"if_compile needs a newer PyTorch than {torch.__version__}: leave it off or upgrade.")
     config.trace_autograd_ops = True
     # the compiler counts its programs by code object and stops at eight: each agent has a code object of its own
-    own = FunctionType(function.__code__.replace(), function.__globals__)
+    own = FunctionType(gradients.__code__.replace(), globals())
     return torch.compile(own, dynamic=False)
 
 
