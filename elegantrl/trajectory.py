@@ -148,8 +148,11 @@ class Trajectory(Record):
         """The same on a device; itself if it is there."""
         if self.rewards.device == device:
             return self
-        columns = {f.name: getattr(self, f.name) for f in fields(self)}
-        return Trajectory(**{name: x if x is None else x.to(device, non_blocking=True) for name, x in columns.items()})
+        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
+        there: dict[str, Any] = {
+            name: x if x is None else x.to(device, non_blocking=True) for name, x in columns.items()
+        }
+        return Trajectory(**there)
 
     def as_tuple(self) -> tuple[Tensor, ...]:
         """states, actions, [logprobs,] rewards, undones, unmasks, each (T, N, ...): the order third-party code knows.

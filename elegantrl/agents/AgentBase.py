@@ -19,8 +19,19 @@ from .. import storage
 from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
-from .net import ActorDiscretePPO, ActorPPO, CriticPPO, NetBase, NoNormaliser, Normaliser
-from .optim import FlatAdam, FlatParameters, Objective, compiled_gradients, gradients
+from .net import (
+    ActorDiscretePPO,
+    ActorPPO,
+    CriticPPO,
+    FlatAdam,
+    FlatParameters,
+    NetBase,
+    NoNormaliser,
+    Normaliser,
+    Objective,
+    compiled_gradients,
+    gradients,
+)
 
 
 class AgentBase:
@@ -35,6 +46,13 @@ class AgentBase:
     target_nets: ClassVar[tuple[str, ...]] = ()  # which of act, cri have a copy that follows slowly
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous",)  # or "discrete", or both
     if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
+
+    act: Any  # the policy
+    cri: Any  # the critic
+    act_target: Any  # the copies that follow slowly, or the networks themselves
+    cri_target: Any
+    act_optimizer: FlatAdam
+    cri_optimizer: FlatAdam
 
     net_dims: tuple[int, ...] = (256, 256)  # widths of the hidden layers
     activation: str = "relu"  # relu, tanh, gelu or elu
@@ -77,11 +95,11 @@ class AgentBase:
         for name, value in given.items():
             if name in known:
                 setattr(self, name, value)
-        kind = "discrete" if self.if_discrete else "continuous"
+        kind, other = ("discrete", "AgentD3QN") if self.if_discrete else ("continuous", "AgentSAC")
         if kind not in self.action_kinds:
             raise ValueError(
                 f"{type(self).__name__} is for {' or '.join(self.action_kinds)} actions, the environment's are {kind}. "
-                f"For {kind} actions there are {'AgentPPO, AgentA2C, ' + ('AgentD3QN' if self.if_discrete else 'AgentSAC')}."
+                f"For {kind} actions there are AgentPPO, AgentA2C, {other}."
             )
         dims = self.net_dims if net_dims is None else net_dims
         self.net_dims = (int(dims),) if isinstance(dims, int) else tuple(int(dim) for dim in dims)
@@ -205,7 +223,7 @@ class AgentBase:
             self.reward_norm.watch(sums[trajectory.unmasks])
             self.reward_norm.commit()
         if self.value_norm.learns:
-            mean, std = self.value_norm.mean.clone(), self.value_norm.std.clone()  # type: ignore[union-attr,attr-defined]
+            mean, std = self.value_norm.mean.clone(), self.value_norm.std.clone()
             self.value_norm.commit()
             for net in {self.cri, self.cri_target}:
                 cast(NetBase, net).keep_outputs(mean, std)
@@ -339,14 +357,14 @@ class AgentBase:
                 )
         return tuple(total / count if count else math.nan for total, count in zip(totals, counts, strict=True))
 
-    def modules(self) -> dict[str, nn.Module]:
-        """The networks by name, targets apart from their networks only where they are."""
-        nets = {name: getattr(self, name) for name in ("act", "cri", "act_target", "cri_target")}
-        return {name: net for i, (name, net) in enumerate(nets.items()) if net not in list(nets.values())[:i]}
-
-    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
-        names = ("act", "cri") if self.act is not self.cri else ("cri",)
-        return {f"{name}_optimizer": getattr(self, f"{name}_optimizer") for name in names}
+    def parts(self) -> dict[str, Any]:
+        """Networks and optimizers by name; what goes by two names (an act that is the cri) is there once."""
+        names = [f"{net}{part}" for part in ("", "_target", "_optimizer") for net in ("act", "cri")]
+        found: dict[str, Any] = {}
+        for name in names:
+            if not any(getattr(self, name) is part for part in found.values()):
+                found[name] = getattr(self, name)
+        return found
 
     saved: ClassVar[tuple[str, ...]] = (  # attributes that a checkpoint holds beside networks and optimizers
         *("progress", "update_count", "actor_count", "carry"),
@@ -354,12 +372,12 @@ class AgentBase:
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resume needs: networks, optimizers, normalisers, counters, where the rollout stands."""
-        parts = {name: part.state_dict() for name, part in {**self.modules(), **self.optimizers()}.items()}
+        parts = {name: part.state_dict() for name, part in self.parts().items()}
         norms = {f"{name}_norm": getattr(self, f"{name}_norm").state_dict() for name in ("state", "value", "reward")}
         return {**parts, **norms, **{name: getattr(self, name) for name in self.saved}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, part in {**self.modules(), **self.optimizers()}.items():
+        for name, part in self.parts().items():
             part.load_state_dict(state[name])
         for name in ("state_norm", "value_norm", "reward_norm"):
             getattr(self, name).load_state_dict(state[name])
@@ -388,7 +406,7 @@ class AgentBase:
 class AgentOffPolicy(AgentBase):
     """y = r + discount * next_value(s'), minimise (q_value(s, a) - y)^2, then actor_loss(s); targets follow slowly."""
 
-    target_nets = ("act", "cri")
+    target_nets: ClassVar[tuple[str, ...]] = ("act", "cri")
 
     buffer_size: int = 1_000_000  # transitions that the replay buffer keeps, of all environments together
     buffer_init_size: int = 1000  # transitions by random actions before the first update
@@ -429,7 +447,7 @@ class AgentOffPolicy(AgentBase):
         """Updates after a rollout of so many transitions; the fraction is carried to the next."""
         utd = self.utd if self.repeat_times is None else self.repeat_times / (self.batch_size or 1)
         self.carry += utd * transitions
-        count = int(self.carry)
+        count = int(self.carry + 1e-6)  # 2.4 * 5 is 12, whatever the last bit says
         self.carry -= count
         return count
 
@@ -464,7 +482,9 @@ class AgentOffPolicy(AgentBase):
         return loss.sum(), loss.mean(), td, label
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
-        return (self.actor_loss(batch),)
+        """What the actor minimises (), then what the log shows of it, each (): first what it gains."""
+        loss = self.actor_loss(batch)
+        return loss, -loss
 
     def update_critic(self, batch: Batch) -> Tensor:
         """One step on the temporal difference, which it returns, (B,) or (K, B)."""
@@ -475,9 +495,9 @@ class AgentOffPolicy(AgentBase):
         return td
 
     def update_actor(self, batch: Batch) -> None:
-        (loss,) = self.minimize(self.actor_objective, batch, self.act_optimizer)
+        _, *logs = self.minimize(self.actor_objective, batch, self.act_optimizer)
         self.actor_count += 1
-        self.sums[1].add_(loss)
+        self.sums[1:].add_(torch.stack(logs))
 
     def update_targets(self) -> None:
         for name in self.target_nets:
@@ -492,7 +512,7 @@ class AgentOnPolicy(AgentBase):
     """
 
     if_off_policy = False
-    action_kinds = ("continuous", "discrete")
+    action_kinds: ClassVar[tuple[str, ...]] = ("continuous", "discrete")
     log_names = ("objC", "objA", "entropy", "kl")
 
     net_dims = (64, 64)

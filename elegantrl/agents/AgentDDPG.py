@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -37,8 +38,6 @@ class AgentDDPG(AgentOffPolicy):
     explore_noise_std: float | LinearSchedule = 0.1  # std of the noise on actions in [-1, 1], a number or a schedule
     if_ou_noise: bool = False  # Ornstein-Uhlenbeck noise, as in the paper
 
-    saved = (*AgentOffPolicy.saved, "ou_state")
-
     def build_nets(self) -> None:
         self.ou_noise = OrnsteinUhlenbeckNoise()
         self.act = Actor(self.net_dims, self.state_dim, self.action_dim, self.activation)
@@ -47,13 +46,9 @@ class AgentDDPG(AgentOffPolicy):
     def build_critic(self) -> CriticBase:
         return Critic(self.net_dims, self.state_dim, self.action_dim, self.activation)
 
-    @property
-    def ou_state(self) -> Tensor | None:
-        return self.ou_noise.x
-
-    @ou_state.setter
-    def ou_state(self, x: Any) -> None:
-        self.ou_noise.x = x
+    def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
+        super().begin(state, info)
+        self.ou_noise.x = None
 
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         """1509.02971 eq. 7. (N, S) -> (N, A)"""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
 from .functional import LinearSchedule, at_progress
-from .net import QNet, QNetBase, QNetDuel
+from .net import QNet, QNetDuel
 
 
 class AgentDQN(AgentOffPolicy):
@@ -20,7 +20,7 @@ class AgentDQN(AgentOffPolicy):
     target_nets = ("cri",)
     action_kinds = ("discrete",)
     log_names = ("objC",)
-    net_class: ClassVar[type[QNetBase]] = QNet
+    net_class: ClassVar[type[QNet] | type[QNetDuel]] = QNet
 
     if_discrete = True
     batch_size = 64

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,8 +12,7 @@ from torch import Tensor, nn
 from ..trajectory import Batch
 from .AgentBase import AgentOffPolicy
 from .functional import weighted_mean
-from .net import ActorSAC, CriticEnsemble
-from .optim import FlatAdam
+from .net import ActorSAC, CriticEnsemble, FlatAdam
 
 
 class AgentSAC(AgentOffPolicy):
@@ -48,18 +49,18 @@ class AgentSAC(AgentOffPolicy):
         action, logprob = self.act.sample(batch.next.states)
         return self.cri_target(batch.next.states, action).amin(0) - self.log_alpha.exp() * logprob
 
-    def actor_loss(self, batch: Batch) -> Tensor:
+    def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """alpha log pi - min_k Q_k (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
         action, logprob = self.act.sample(batch.states)
         q, alpha, entropy = self.cri(batch.states, action).amin(0), self.log_alpha.detach().exp(), -logprob.detach()
-        self.sums[2:] += torch.stack([alpha, entropy.mean()])
         policy_loss = weighted_mean(alpha * logprob - q, batch.weight)
-        return policy_loss + self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
+        temperature_loss = self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
+        return policy_loss + temperature_loss, -policy_loss, alpha, entropy.mean()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "log_alpha": self.log_alpha.detach()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.log_alpha.data.copy_(state["log_alpha"])
 

@@ -101,8 +101,13 @@ def squashed_gaussian(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Ten
 
 
 def mask_illegal(values: Tensor, action_mask: Tensor | None) -> Tensor:
-    """Values or logits (..., A) with the forbidden actions far below every other."""
-    return values if action_mask is None else values.masked_fill(~action_mask, ILLEGAL)
+    """Values or logits (..., A) with the forbidden actions far below every other.
+
+    A mask that allows nothing forbids nothing: at the end of an episode no action is asked for, yet a value may be.
+    """
+    if action_mask is None:
+        return values
+    return values.masked_fill(~action_mask & action_mask.any(-1, keepdim=True), ILLEGAL)
 
 
 def clip_by_norm(grads: Tensor, max_norm: float) -> Tensor:

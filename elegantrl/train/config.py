@@ -208,10 +208,11 @@ class Config:
 
     def _learn_from(self, env: Any) -> None:
         """Stores what `env` says, where the user did not. ValueError: the user said something else."""
-        plain = {"state_dtype": torch.float32, "codec": ActionCodec.plain(env.action_dim, env.if_discrete)}
-        said = {name: getattr(env, name, plain.get(name)) for name in PROBED if name != "num_envs"}
-        given = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
-        given = {name: given.get(name, said[name]) for name in said}
+        plain: dict[str, Any] = {"state_dtype": torch.float32}
+        plain["codec"] = ActionCodec.plain(env.action_dim, env.if_discrete)
+        said: dict[str, Any] = {name: getattr(env, name, plain.get(name)) for name in PROBED if name != "num_envs"}
+        told = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
+        given: dict[str, Any] = {name: told.get(name, said[name]) for name in said}
         names = ("state_dim", "action_dim", "if_discrete", "max_step")
         wrong = [name for name in names if not np.array_equal(np.ravel(given[name]), np.ravel(said[name]))]
         if wrong:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -252,7 +252,7 @@ def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> A
     """
     checkpoint = storage.load(os.path.join(cwd, "checkpoint.pth"), "cpu")
     saved = checkpoint["config"]
-    cls = agent_class or import_by_name(saved["agent_class"])
+    cls: Any = agent_class or import_by_name(saved["agent_class"])
     args = SimpleNamespace(**{name: saved[name] for name in cls.hyper_parameters() if name in saved})
     agent = cls(saved["net_dims"], saved["state_dim"], saved["action_dim"], gpu_id=gpu_id, args=args)
     agent.codec = ActionCodec.from_dict(saved["codec"])
@@ -288,7 +288,7 @@ def valid_agent(
     env = build_env(env_class, env_args)
     actor = storage.load(actor_path, "cpu")
     if not isinstance(actor, torch.nn.Module):
-        norms = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
+        norms: dict[str, Any] = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
         agent = build_agent(Config(agent_class, env, net_dims=net_dims, **norms))
         agent.act.load_state_dict(actor)
         actor = agent.act
@@ -320,7 +320,7 @@ def seed_everything(seed: int) -> None:
 
 def random_states() -> dict[str, Any]:
     """The states of torch's, CUDA's, NumPy's and Python's generators as tensors and plain data."""
-    kind, keys, position, has_gauss, gauss = np.random.get_state()
+    kind, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
     return {
         "torch": torch.get_rng_state(),
         "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],

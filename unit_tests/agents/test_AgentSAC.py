@@ -71,11 +71,12 @@ def test_temperature_falls_above_and_rises_below_the_target_entropy(logprob, ris
 def test_the_actors_loss_by_hand():
     """alpha 2: 2 * (-1) - 0.25 in one of two rows: -1.125; temperature log 2 * (1 + 1) / 2 = 0.693."""
     agent = sac(logprob=-1.0, alpha_init=2.0)
-    loss = agent.actor_loss(batch(1.0, 0.0))
+    loss, gain, *logs = agent.actor_objective(batch(1.0, 0.0))
+    assert gain.item() == 1.125
     assert loss.item() == pytest.approx(-1.125 + math.log(2))
     gradients = torch.autograd.grad(loss, [agent.act.logprob, agent.log_alpha])
     assert [g.item() for g in gradients] == [1.0, 1.0]  # alpha / 2, and (entropy - target) / 2: each for itself
-    assert agent.sums[2:].tolist() == [2.0, 1.0]
+    assert [x.item() for x in logs] == [2.0, 1.0]  # temperature, entropy
 
 
 def test_default_target_entropy_is_minus_the_number_of_actions():

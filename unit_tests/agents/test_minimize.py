@@ -10,8 +10,7 @@ from torch import nn
 
 from elegantrl.agents import AgentDDPG, AgentDQN, AgentPPO, AgentSAC, AgentTD3
 from elegantrl.agents.functional import clip_by_norm
-from elegantrl.agents.net import EnsembleMLP
-from elegantrl.agents.optim import FlatAdam, FlatParameters
+from elegantrl.agents.net import EnsembleMLP, FlatAdam, FlatParameters
 from elegantrl.train.replay_buffer import ReplayBuffer
 from elegantrl.trajectory import Record, Trajectory
 

@@ -44,12 +44,17 @@ def actions(env: GymVecEnv, value: float) -> torch.Tensor:
     return torch.full((env.num_envs, env.action_dim), float(value))
 
 
+def seeds_of(seed: int, num_envs: int) -> list[float]:
+    """NumPy's SeedSequence gives each environment its own; a float32 state holds them rounded."""
+    return np.random.SeedSequence(seed).generate_state(num_envs).astype(np.float32).tolist()
+
+
 @pytest.mark.parametrize("num_envs", [1, 3])
 def test_next_step_autoreset(num_envs: int):
     env = vectorise(Counter, None, num_envs)
     assert (env.autoreset, env.num_envs, env.state_dim, env.action_dim) == ("next_step", num_envs, 2, 3)
     state, info = env.reset(seed=5)
-    assert state.tolist() == [[0, 5 + i] for i in range(num_envs)]
+    assert state[:, 0].tolist() == [0] * num_envs and state[:, 1].tolist() == seeds_of(5, num_envs)
     assert info == {}
     seen = []
     for _ in range(5):
@@ -82,14 +87,13 @@ def test_tensors_are_not_the_environments_buffers():
     first, _ = env.reset(seed=0)
     second = env.step(actions(env, 2))[0]
     third = env.step(actions(env, 2))[0]
-    assert [x[1].tolist() for x in (first, second, third)] == [[0, 1], [1, 1], [2, 1]]
+    assert [x[1, 0].item() for x in (first, second, third)] == [0, 1, 2]
 
 
-def test_seeds_as_a_list():
-    env = vectorise(Counter, None, 2)
-    assert env.reset(seed=[4, 9])[0][:, 1].tolist() == [4, 9]
-    with pytest.raises(ValueError):
-        env.reset(seed=[1, 2, 3])
+def test_environments_have_seeds_of_their_own():
+    env = vectorise(Counter, None, 4)
+    first, again, other = (env.reset(seed=seed)[0][:, 1].tolist() for seed in (5, 5, 6))
+    assert first == again and len({*first, *other}) == 8
 
 
 @pytest.mark.parametrize(
@@ -120,8 +124,8 @@ def test_action_masks_come_from_reset_and_step():
 
 def test_same_transitions_as_the_environment_itself():
     env, single = vectorise("Pendulum-v1", None, 3), gym.make("Pendulum-v1")
-    states, _ = env.reset(seed=[11, 12, 13])
-    state, _ = single.reset(seed=12)
+    states, _ = env.reset(seed=11)
+    state, _ = single.reset(seed=int(np.random.SeedSequence(11).generate_state(3)[1]))
     for t in range(205):
         assert (states[1].numpy() == state).all()
         torque = np.float32(np.sin(t))
@@ -140,7 +144,7 @@ def test_native_cartpole_moves_like_cartpole():
     assert not isinstance(env.vec_env, SerialEnvs)
     assert (env.max_step, env.env_name, env.action_dim) == (max_step, "CartPole-v1", 2)
     one = gym.make("CartPole-v1").unwrapped
-    states, _ = env.reset(seed=[3] * num_envs)
+    states, _ = env.reset(seed=3)
     ended, age = np.zeros(num_envs, bool), np.zeros(num_envs, int)
     resets = truncations = terminations = 0
     for _ in range(300):
