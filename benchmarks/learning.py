@@ -84,8 +84,8 @@ PENDULUM_A2C = {
     "activation": "relu", "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_PPO = {
-    "num_envs": 16, "horizon_len": 256, "batch_size": 512, "learning_rate": LinearSchedule(1e-3), "gamma": 0.995,
-    "lambda_gae_adv": 0.97, "if_norm_reward": True,
+    "num_envs": 16, "horizon_len": 512, "batch_size": 256, "repeat_times": 5, "learning_rate": LinearSchedule(1e-3),
+    "gamma": 0.999, "lambda_gae_adv": 0.98, "lambda_entropy": 0.01, "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_D3QN = {
     "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "horizon_len": 32,
@@ -99,7 +99,7 @@ LUNAR_OFF = {
 }
 
 TASKS = [
-    *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", agent, 80_000, 2_000, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 300_000, 7_500, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
