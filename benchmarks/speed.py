@@ -74,9 +74,9 @@ def random_rows(task: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return states, actions, rewards
 
 
-def our_updates(name: str, task: str, width: int, batch_size: int, count: int) -> Rate:
+def our_updates(name: str, task: str, width: int, batch_size: int, count: int, if_compile: bool = False) -> Rate:
     agent_class = getattr(elegantrl.agents, f"Agent{name}")
-    args = Config(agent_class, task, net_dims=(width, width), batch_size=batch_size, utd=1.0)
+    args = Config(agent_class, task, net_dims=(width, width), batch_size=batch_size, utd=1.0, if_compile=if_compile)
     agent = agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=-1, args=args)
     states, actions, rewards = (torch.as_tensor(x) for x in random_rows(task))
     flags = torch.ones(ROWS, 1, dtype=torch.bool)  # undones, unmasks
@@ -132,6 +132,7 @@ def compare_updates(repeats: int, seconds: float) -> list[dict[str, Any]]:
             count = max(20, int(probe() * seconds))
             sides = {
                 "ours": our_updates(name, task, width, batch_size, count),
+                "compiled": our_updates(name, task, width, batch_size, count, if_compile=True),
                 "sb3": sb3_updates(name, task, width, batch_size, count),
             }
             row = {"agent": name, "task": task, "net": [width, width], "batch": batch_size, "updates": count}
@@ -183,12 +184,12 @@ Mark = tuple[float, int]  # when, and after how many environment steps (reset ro
 
 
 class RolloutClock:
-    """A callback of train_agent: a mark at the end of each rollout."""
+    """A callback of train_agent: a mark after each update, the first of which may compile."""
 
     def __init__(self) -> None:
         self.marks: list[Mark] = []
 
-    def on_rollout(self, run: Any) -> None:
+    def on_update(self, run: Any) -> None:
         self.marks.append((time.perf_counter(), run.total_step))
 
 
@@ -207,13 +208,13 @@ class SB3RolloutClock(callbacks.BaseCallback):
 
 
 def steps_per_second(marks: list[Mark]) -> float:
-    """From the end of the first rollout to the end of the last: start-up and final saving are not counted."""
+    """From the first mark to the last: start-up, compiling and final saving are not counted."""
     (start, first), *_, (end, last) = marks
     return (last - first) / (end - start)
 
 
-def our_ppo(task: str, steps: int) -> Rate:
-    settings = OUR_PPO[task]
+def our_ppo(task: str, steps: int, if_compile: bool = False) -> Rate:
+    settings = {**OUR_PPO[task], "if_compile": if_compile}
 
     def rate() -> float:
         clock = RolloutClock()
@@ -251,6 +252,7 @@ def compare_ppo(repeats: int) -> list[dict[str, Any]]:
             "sb3_zoo": sb3_ppo(task, steps, ZOO_PPO[task]),
             "sb3_ours": sb3_ppo(task, steps, sb3_with_ours(task)),
             "ours": our_ppo(task, steps),
+            "compiled": our_ppo(task, steps, if_compile=True),
         }
         rows.append({"task": task, "steps": steps} | in_turn(sides, repeats))
         show(f"PPO {task}", rows[-1]["ours"], rows[-1][faster(rows[-1])], "steps/s")
@@ -319,27 +321,31 @@ def report(result: dict[str, Any]) -> str:
     if rows := result.get("updates"):
         lines += ["", "## Gradient updates per second", ""]
         lines += [
-            "| agent | task | network | batch | ours | Stable-Baselines3 | ratio |",
-            "|---|---|---|---|---|---|---|",
+            "| agent | task | network | batch | ours | ours, `if_compile` | Stable-Baselines3 | ratio "
+            "| ratio compiled |",
+            "|---|---|---|---|---|---|---|---|---|",
         ]
         for row in rows:
             lines.append(
                 f"| {row['agent']} | {row['task']} | {tuple(row['net'])} | {row['batch']} "
-                f"| {statistics.median(row['ours']):.0f} | {statistics.median(row['sb3']):.0f} "
-                f"| {ratio(row['ours'], row['sb3'])} |"
+                f"| {statistics.median(row['ours']):.0f} | {statistics.median(row['compiled']):.0f} "
+                f"| {statistics.median(row['sb3']):.0f} "
+                f"| {ratio(row['ours'], row['sb3'])} | {ratio(row['compiled'], row['sb3'])} |"
             )
         lines += ["", "DQN: Stable-Baselines3 updates its target outside of what is timed, ours inside."]
     if rows := result.get("ppo"):
         lines += ["", "## PPO, environment steps per second of the whole training", ""]
         lines += [
             "| task | steps | Stable-Baselines3, its zoo's settings | Stable-Baselines3, our settings | ours "
-            "| ratio to the faster |",
-            "|---|---|---|---|---|---|",
+            "| ours, `if_compile` | ratio to the faster | ratio compiled |",
+            "|---|---|---|---|---|---|---|---|",
         ]
         for row in rows:
-            medians = (f"{statistics.median(row[side]):.0f}" for side in ("sb3_zoo", "sb3_ours", "ours"))
+            medians = (f"{statistics.median(row[side]):.0f}" for side in ("sb3_zoo", "sb3_ours", "ours", "compiled"))
+            peer = row[faster(row)]
             lines.append(
-                f"| {row['task']} | {row['steps']} | {' | '.join(medians)} | {ratio(row['ours'], row[faster(row)])} |"
+                f"| {row['task']} | {row['steps']} | {' | '.join(medians)} | {ratio(row['ours'], peer)} "
+                f"| {ratio(row['compiled'], peer)} |"
             )
         lines += ["", "Settings:", ""]
         for row in rows:
