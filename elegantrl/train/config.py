@@ -241,6 +241,9 @@ class Config:
             raise ValueError("a run needs an agent_class, and an env_class or env_args with an env_name")
         for name in PROBED:
             getattr(self, name)
+        scheduled = [n for n in self._hyper_parameters() if callable(self.__dict__.get(n))]
+        if scheduled and self.break_step == math.inf:
+            raise ValueError(f"{', '.join(scheduled)} follow a schedule, whose length is the run's: set break_step")
 
     def seed_for(self, *key: str | int) -> int:
         """A seed for one purpose, such as ("worker", 0) or ("evaluate", 3), that shares nothing with other purposes."""

@@ -8,6 +8,7 @@ import operator
 import os
 import random
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from types import SimpleNamespace
@@ -24,6 +25,8 @@ from .learner import Learner
 from .worker import Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
+MUST_STAY = ("agent_class", "env_name", "num_envs", "state_dim", "action_dim", "if_discrete", "net_dims")
+HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 # one training run
@@ -38,6 +41,9 @@ class Run:
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
+        self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
+        for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
+            warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
         self.env = build_vec_env(args)
         self.eval_env = build_vec_env(args, if_eval=True)
@@ -58,6 +64,7 @@ class Run:
         resumed = self.resume() if self.args.continue_train else False
         if not resumed:
             self.worker.restart(self.args.seed_for("worker", 0))
+        self.has_begun = True
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
@@ -138,6 +145,11 @@ class Run:
             self.evaluator.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
         state = storage.load(path, "cpu")
+        saved, now = state["config"], self.args.to_dict()
+        other = [n for n in MUST_STAY if saved[n] != now[n]]
+        if other:
+            lines = "; ".join(f"{n} was {saved[n]!r}, is {now[n]!r}" for n in other)
+            raise ValueError(f"continue_train: the run in {self.args.cwd} was another one: {lines}.")
         self.agent.load_state_dict(state["agent"])
         self.worker.load_state_dict(state["worker"])
         self.evaluator.load_state_dict(state["evaluator"])
@@ -156,9 +168,10 @@ class Run:
         with ExitStack() as ending:  # from the last to the first
             ending.callback(self.eval_env.close)
             ending.callback(self.env.close)
-            ending.callback(self.evaluator.close)
-            ending.callback(self.call, "on_end")
-            if self.checkpoint_step != self.total_step or not self.checkpoints:
+            if self.has_begun:
+                ending.callback(self.evaluator.close)
+                ending.callback(self.call, "on_end")
+            if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
 
 

@@ -355,3 +355,27 @@ def test_schedules_follow_the_run():
     assert rates == pytest.approx([1e-3 * (1 - p) for p in progress]) and progress[0] < 0.2 and max(progress) > 0.8
     assert progress[1] == pytest.approx(steps[0] / 300)
     assert math.isclose(load_agent("run").learning_rate.start, 1e-3)
+
+
+def test_a_resume_that_fails_leaves_the_checkpoint(tmp_path):
+    train_agent(config(AgentSAC, cwd=str(tmp_path), break_step=40), True)
+    before = (tmp_path / "checkpoint.pth").read_bytes(), (tmp_path / "recorder.npy").read_bytes()
+    with pytest.raises(ValueError, match=r"net_dims was \(8,\), is \(5,\)"):
+        train_agent(config(AgentSAC, cwd=str(tmp_path), break_step=80, net_dims=(5,), continue_train=True), True)
+    assert before == ((tmp_path / "checkpoint.pth").read_bytes(), (tmp_path / "recorder.npy").read_bytes())
+
+
+def test_a_misspelt_hook_is_told():
+    class Typo:
+        def on_rolout(self, run):
+            pass
+
+    with pytest.warns(UserWarning, match="on_rolout"):
+        train_agent(config(AgentSAC, callbacks=[Typo()]), True)
+
+
+def test_a_schedule_needs_the_length_of_the_run():
+    args = config(AgentSAC, learning_rate=LinearSchedule(1e-3))
+    args.break_step = math.inf
+    with pytest.raises(ValueError, match="learning_rate follow a schedule.*break_step"):
+        train_agent(args, True)
