@@ -594,19 +594,23 @@ class AgentOnPolicy(AgentBase):
 
     @torch.no_grad()
     def rows(self, trajectory: Trajectory) -> Rollout:
-        """The trajectory as rows (T * N, ...), its advantages moved to mean 0 and std 1 over the unmasked."""
+        """The trajectory as rows (T * N, ...), with advantages and returns."""
         tr, weight = trajectory, trajectory.unmasks.float()
         advantages, returns = self.returns(tr)
         self.value_norm.watch(returns.flatten(), weight.flatten())
-        count = weight.sum().clamp(min=1.0)
-        mean = (advantages * weight).sum() / count
-        std = ((advantages - mean).square() * weight).sum().div(count).sqrt()
         columns = {
             **{name: x[:-1] for name, x in tr.state_like().items()},
             **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight},
-            "advantages": (advantages - mean) / (std + 1e-5),
+            "advantages": self.standardised(advantages, weight),
         }
         return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None})
+
+    def standardised(self, advantages: Tensor, weight: Tensor) -> Tensor:
+        """Advantages moved to mean 0 and std 1 over the unmasked rows, (T, N)."""
+        count = weight.sum().clamp(min=1.0)
+        mean = (advantages * weight).sum() / count
+        std = ((advantages - mean).square() * weight).sum().div(count).sqrt()
+        return (advantages - mean) / (std + 1e-5)
 
     def is_far(self, sums: Tensor) -> bool:
         """Whether an epoch with these sums of logs and weights took the policy further than `target_kl`."""

@@ -377,5 +377,5 @@ def test_a_misspelt_hook_is_told():
 def test_a_schedule_needs_the_length_of_the_run():
     args = config(AgentSAC, learning_rate=LinearSchedule(1e-3))
     args.break_step = math.inf
-    with pytest.raises(ValueError, match="learning_rate follow a schedule.*break_step"):
+    with pytest.raises(ValueError, match=r"learning_rate follow a schedule.*break_step"):
         train_agent(args, True)
