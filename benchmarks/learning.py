@@ -66,8 +66,8 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 64, "horizon_len": 32,
-    "buffer_size": 100_000, "utd": 0.5, "gamma": 0.98,
+    "net_dims": (128, 128), "num_envs": 8, "learning_rate": LinearSchedule(1e-3), "buffer_size": 150_000, "gamma": 0.98,
+    "soft_update_tau": 1.0, "target_delay": 100,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
@@ -99,7 +99,7 @@ LUNAR_OFF = {
 }
 
 TASKS = [
-    *(Row("CartPole-v1", agent, 80_000, 2_000, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", agent, 150_000, 2_500, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 400_000, 10_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
