@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
 KEPT_RUNS = 3
-MARKERS = ("recorder.json", "checkpoint.pth")  # their presence tells a run of this library from a user's networks
+MARKERS = ("recorder.json", "checkpoint.pth")  # their content tells a run of this library from a user's files
+CHECKPOINT = {"config", "agent", "worker", "evaluator"}  # what a checkpoint holds, among others
 RUN_FILE = re.compile(
     r"(act|actor|cri|checkpoint)\.pth|(act|cri)_(target|optimizer)\.pth"
     r"|actor\.pt|actor__\d{12}(_-?\d+\.\d{3})?\.pt|render_\d{12}\.gif"
@@ -66,6 +70,53 @@ def load(path: str | Path, device: torch.device | str = "cpu") -> Any:
         raise ValueError(f"cannot load {path}: {advice}.") from error
 
 
+def load_checkpoint(cwd: str | Path) -> dict[str, Any]:
+    """What a run of this library wrote to `cwd/checkpoint.pth`. Raises as `load` does, ValueError too if it is not."""
+    path = Path(cwd) / "checkpoint.pth"
+    found = load(path)
+    if not isinstance(found, dict) or not found.keys() >= CHECKPOINT:
+        holds = f"the keys {', '.join(map(str, found))}" if isinstance(found, dict) else f"a {type(found).__name__}"
+        needed = ", ".join(sorted(CHECKPOINT))
+        raise ValueError(
+            f"{path} is no checkpoint of a run: {needed} are needed, it holds {holds[:80]}. Use another cwd."
+        )
+    return found
+
+
+@contextmanager
+def refusing_misfits(source: str, agent: Any) -> Iterator[None]:
+    """Loading what another agent saved raises ValueError in one sentence, instead of torch's list of all parameters."""
+    try:
+        yield
+    except (RuntimeError, KeyError) as error:
+        raise ValueError(
+            f"{source} holds other networks than {type(agent).__name__} has with net_dims {agent.net_dims}, state_dim "
+            f"{agent.state_dim} and action_dim {agent.action_dim}: give the agent_class and settings of that run."
+        ) from error
+
+
+def check_writable(cwd: str | Path) -> None:
+    """Make the folder `cwd` and try to write there. Raises ValueError if that fails."""
+    try:
+        Path(cwd).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=cwd).close()
+    except OSError as error:
+        raise ValueError(
+            f"cwd={str(cwd)!r} must be a folder that can be written to ({error}): give another cwd."
+        ) from error
+
+
+def is_run(folder: str | Path) -> bool:
+    """Whether a run of this library wrote to `folder`: by what is in its recorder.json or its checkpoint.pth."""
+    with suppress(OSError, ValueError):
+        match json.loads((Path(folder) / "recorder.json").read_text()):
+            case ["total_step", *_]:
+                return True
+    with suppress(OSError, ValueError):
+        return bool(load_checkpoint(folder))
+    return False
+
+
 def run_files(cwd: str | Path) -> list[Path]:
     """Files directly in `cwd` (and in its `tensorboard`) that bear a name which a run of this library writes."""
     cwd = Path(cwd)
@@ -73,28 +124,30 @@ def run_files(cwd: str | Path) -> list[Path]:
     return sorted(p for p in candidates if RUN_FILE.fullmatch(p.relative_to(cwd).as_posix()) and not p.is_dir())
 
 
-def set_aside_previous_run(cwd: str | Path) -> Path | None:
-    """Move the files of an earlier run from `cwd` to `cwd/previous-N`, N rising; returns that folder, None if no run.
+def set_aside(cwd: str | Path) -> Path | None:
+    """Move the files that a run would overwrite from `cwd` to `cwd/previous-N`, N rising; returns that folder, or None.
 
-    The newest three such folders stay. From older ones the library's own files are deleted, and the folder if that
-    left it empty. A file with any other name is neither moved nor deleted.
+    They are an earlier run's, or the user's own under such names. Of folders that hold a run the newest three stay;
+    from older ones the library's own files are deleted, and the folder if that left it empty. A file with any other
+    name, and a folder without a run, is neither moved nor deleted.
     """
     cwd = Path(cwd)
     files = run_files(cwd)
-    if not any(file.name in MARKERS for file in files):
+    if not files:
         return None
-    earlier = {int(p.name[9:]): p for p in cwd.glob("previous-*") if p.name[9:].isdecimal() and p.is_dir()}
+    earlier = {int(p.name[9:]): p for p in cwd.glob("previous-*") if p.name[9:].isdecimal()}
     target = cwd / f"previous-{max(earlier, default=0) + 1}"
-    for file in sorted(files, key=lambda file: file.name in MARKERS):  # last, so that a killed move is taken up again
+    for file in sorted(files, key=lambda file: file.name in MARKERS):  # last, so that half a move is not half a run
         moved = target / file.relative_to(cwd)
         moved.parent.mkdir(parents=True, exist_ok=True)
         os.replace(file, moved)
     _remove_if_empty(cwd / "tensorboard")
-    for number in sorted(earlier, reverse=True)[KEPT_RUNS - 1 :]:
-        for file in run_files(earlier[number]):
+    runs = [target, *(earlier[number] for number in sorted(earlier, reverse=True))]
+    for run in [run for run in runs if not run.is_symlink() and is_run(run)][KEPT_RUNS:]:
+        for file in run_files(run):
             file.unlink()
-        _remove_if_empty(earlier[number] / "tensorboard")
-        _remove_if_empty(earlier[number])
+        _remove_if_empty(run / "tensorboard")
+        _remove_if_empty(run)
     return target
 
 

@@ -15,7 +15,7 @@ from elegantrl import storage
 def write(folder: Path, *names: str) -> None:
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(name)
+        (folder / name).write_text('["total_step", "avgR"]' if name.endswith("recorder.json") else name)
 
 
 def tree(folder: Path) -> set[str]:
@@ -94,21 +94,63 @@ def test_run_files(tmp_path):
 
 def test_set_aside_moves_a_run_and_nothing_else(tmp_path):
     write(tmp_path, *LEFT_BY_A_RUN, *LEFT_BY_A_USER)
-    assert storage.set_aside_previous_run(tmp_path) == tmp_path / "previous-1"
+    assert storage.set_aside(tmp_path) == tmp_path / "previous-1"
     assert tree(tmp_path) == {*LEFT_BY_A_USER, *(f"previous-1/{name}" for name in LEFT_BY_A_RUN)}
 
 
-def test_nothing_is_moved_without_an_earlier_run(tmp_path):
-    write(tmp_path, "act.pth", *LEFT_BY_A_USER)
-    assert storage.set_aside_previous_run(tmp_path) is None
-    assert storage.set_aside_previous_run(tmp_path / "absent") is None
-    assert tree(tmp_path) == {"act.pth", *LEFT_BY_A_USER}
+def test_nothing_is_moved_where_nothing_would_be_overwritten(tmp_path):
+    write(tmp_path, *LEFT_BY_A_USER)
+    assert storage.set_aside(tmp_path) is None
+    assert storage.set_aside(tmp_path / "absent") is None
+    assert tree(tmp_path) == {*LEFT_BY_A_USER}
+
+
+def test_a_run_is_known_by_content(tmp_path):
+    for name, content in (
+        ("none", None),
+        ("text", "mine"),
+        ("number", "3"),
+        ("other list", '["step"]'),
+        ("dictionary", '{"total_step": 1}'),
+    ):
+        (tmp_path / name).mkdir()
+        if content:
+            (tmp_path / name / "recorder.json").write_text(content)
+        storage.atomic_save({"model": {}, "epoch": 3}, tmp_path / name / "checkpoint.pth")
+        assert not storage.is_run(tmp_path / name)
+        with pytest.raises(ValueError, match=r"no checkpoint of a run: agent, config.*the keys model, epoch"):
+            storage.load_checkpoint(tmp_path / name)
+    checkpoint = dict.fromkeys(("config", "agent", "worker", "evaluator", "buffer"))
+    storage.atomic_save(checkpoint, tmp_path / "none" / "checkpoint.pth")
+    write(tmp_path, "text/recorder.json")
+    assert storage.is_run(tmp_path / "none") and storage.is_run(tmp_path / "text")
+
+
+def test_a_users_files_by_the_names_of_a_run_are_moved_and_never_deleted(tmp_path):
+    own = {"act.pth", "checkpoint.pth", "recorder.npy", "previous-1/act.pth", "previous-2/notes.txt", "previous-4"}
+    write(tmp_path, *own)
+    assert storage.set_aside(tmp_path) == tmp_path / "previous-5"
+    for _ in range(5):
+        write(tmp_path, "recorder.json", "act.pth")
+        storage.set_aside(tmp_path)
+    moved = {"previous-5/act.pth", "previous-5/checkpoint.pth", "previous-5/recorder.npy"}
+    runs = {f"previous-{number}/{file}" for number in (8, 9, 10) for file in ("recorder.json", "act.pth")}
+    assert tree(tmp_path) == {*moved, *runs, "previous-1/act.pth", "previous-2/notes.txt", "previous-4"}
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused(tmp_path):
+    write(tmp_path, "file")
+    for cwd in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/run")):
+        with pytest.raises(ValueError, match=f"cwd='{cwd}' must be a folder that can be written to"):
+            storage.check_writable(cwd)
+    storage.check_writable(tmp_path / "new" / "folder")
+    assert tree(tmp_path) == {"file"} and (tmp_path / "new" / "folder").is_dir()
 
 
 def test_three_runs_are_kept_and_a_users_files_in_older_ones(tmp_path):
     for run in range(1, 6):
         write(tmp_path, "recorder.json", "act.pth", "tensorboard/events.out.tfevents.1")
-        storage.set_aside_previous_run(tmp_path)
+        storage.set_aside(tmp_path)
         if run == 1:
             write(tmp_path, "previous-1/notes.txt")
     folders = {path.name for path in tmp_path.iterdir()}

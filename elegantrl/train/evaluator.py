@@ -21,6 +21,7 @@ from elegantrl.storage import atomic_save, atomic_write
 from elegantrl.train.console import Console
 from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.recorder import MEASURED, Recorder
+from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
 DRAW_GAP = 30.0  # seconds: drawing takes about half of one
@@ -225,21 +226,24 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
     The first ones, not the first to end: those would be the short ones. Reset rows of next-step environments are not
     counted. The reward of a team is the mean over its agents. Global random states are those of before afterwards.
     An episode that overruns the environment's `max_step` ends the play: it is counted as it stands, with a warning.
-    Raises FloatingPointError where a state or a reward is not finite.
+    Raises EnvironmentFault where the environment raises, FloatingPointError where a state or reward is not finite.
     """
     num_envs, next_step = env.num_envs, env.autoreset == "next_step"
+    steps = torch.zeros(num_envs, dtype=torch.long)
+    env = WatchedEnv(env, lambda: steps, "evaluation")
     totals = torch.zeros((2, episodes + 1, num_envs), dtype=torch.float64)  # the last row takes what is not wanted
     with own_random_states(seed, torch.device(env.device)), torch.no_grad():
         state, info = env.reset(seed=seed)
         column = torch.arange(num_envs)
         done = torch.zeros(num_envs, dtype=torch.bool)
         episode = torch.zeros(num_envs, dtype=torch.long)
-        for step in range(1, episodes * (env.max_step + 2)):
+        for _ in range(1, episodes * (env.max_step + 2)):
             resetting = done if next_step else torch.zeros_like(done)
+            steps += ~resetting
             state, reward, terminal, truncate, info = env.step(policy(state, info.get("action_mask")))
             reward = reward.reshape(num_envs, -1).mean(dim=1).cpu().double()
-            _check_finite("state", state, step, env)
-            _check_finite("reward", reward.masked_fill(resetting, 0.0), step, env)
+            _check_finite("state", state, steps, env)
+            _check_finite("reward", reward.masked_fill(resetting, 0.0), steps, env)
             index = torch.where(resetting, episodes, episode)
             totals[0, index, column] += reward
             totals[1, index, column] += 1
@@ -275,11 +279,13 @@ def own_random_states(seed: int | None, device: torch.device) -> Iterator[None]:
         np.random.set_state(states[1])
 
 
-def _check_finite(name: str, tensor: Tensor, step: int, env: Any) -> None:
+def _check_finite(name: str, tensor: Tensor, steps: Tensor, env: Any) -> None:
     finite = torch.isfinite(tensor)
     if not finite.all():
-        which = torch.nonzero(~finite)[0, 0].item()
-        raise FloatingPointError(f"evaluation: the {name} of {env.env_name}[{which}] is not finite at step {step}")
+        which = int(torch.nonzero(~finite)[0, 0])
+        raise FloatingPointError(
+            f"evaluation: the {name} of {env.env_name}[{which}] is not finite at step {int(steps[which])}"
+        )
 
 
 def get_rewards_and_steps(env: Any, actor: Any, if_render: bool = False) -> tuple[float, int]:

@@ -25,7 +25,10 @@ from .learner import Learner
 from .worker import Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
-MUST_STAY = ("agent_class", "env_name", "num_envs", "state_dim", "action_dim", "if_discrete", "net_dims")
+MUST_STAY = (
+    *("agent_class", "env_name", "num_envs", "state_dim", "action_dim", "if_discrete", "net_dims", "activation"),
+    *("num_ensembles", "if_norm_state", "if_norm_value", "if_norm_reward", "state_value_tau"),
+)
 HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
@@ -42,6 +45,8 @@ class Run:
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
+        if classes := [callback.__name__ for callback in args.callbacks if isinstance(callback, type)]:
+            raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
         for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
             warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
@@ -50,9 +55,13 @@ class Run:
         self.agent = build_agent(args)
         self.worker = Worker(self.env, self.agent, args)
         self.learner = Learner(self.agent, args)
-        if args.if_remove and not args.continue_train:  # not before everything above has been found right
-            storage.set_aside_previous_run(args.cwd)
+        storage.check_writable(args.cwd)
         self.evaluator = Evaluator(args.cwd, self.eval_env, args, args.if_tensorboard)
+        self.console = self.evaluator.console
+        resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
+        must_move = not resumes and (args.if_remove or not storage.is_run(args.cwd))
+        if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
+            self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
 
     @property
     def total_step(self) -> int:
@@ -65,6 +74,8 @@ class Run:
         if not resumed:
             self.worker.restart(self.args.seed_for("worker", 0))
         self.has_begun = True
+        if self.is_over():
+            return
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
@@ -95,7 +106,7 @@ class Run:
             self.stop(f"break_step {self.args.break_step:,} was reached")
         self.stop_reason = self.stop_reason or self.evaluator.should_stop()
         length = self.args.break_step
-        self.agent.progress = min(1.0, self.total_step / length) if length < math.inf else 1.0
+        self.agent.progress = min(1.0, self.total_step / length) if 0 < length < math.inf else 1.0
         return self.stop_reason is not None
 
     def stop(self, reason: str) -> None:
@@ -142,15 +153,18 @@ class Run:
         """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
         if not os.path.exists(path):
-            self.evaluator.console.line(f"continue_train: {path} does not exist, a new run begins.")
+            self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = storage.load(path, "cpu")
-        saved, now = state["config"], self.args.to_dict()
+        state = storage.load_checkpoint(self.args.cwd)
+        saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
+        for settings in (saved, now):  # the module of a class has another name where a script is imported later
+            settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
         other = [n for n in MUST_STAY if saved[n] != now[n]]
         if other:
             lines = "; ".join(f"{n} was {saved[n]!r}, is {now[n]!r}" for n in other)
             raise ValueError(f"continue_train: the run in {self.args.cwd} was another one: {lines}.")
-        self.agent.load_state_dict(state["agent"])
+        with storage.refusing_misfits(path, self.agent):
+            self.agent.load_state_dict(state["agent"])
         self.worker.load_state_dict(state["worker"])
         self.evaluator.load_state_dict(state["evaluator"])
         self.learner.sums = state["learner"]
@@ -160,12 +174,13 @@ class Run:
             setattr(self, name, value)
         set_random_states(state["random"])
         self.restart_worker()  # as the run that went on did
-        self.evaluator.console.line(f"continue_train: resumed from step {self.total_step:,}.")
+        self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
     def end(self) -> None:
         """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
+            ending.callback(self.say_how_it_ended)
             ending.callback(self.eval_env.close)
             ending.callback(self.env.close)
             if self.has_begun:
@@ -174,6 +189,12 @@ class Run:
             if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
 
+    def say_how_it_ended(self) -> None:
+        self.console.line(
+            f"Ended at step {self.total_step:,} (and {self.worker.reset_rows:,} reset rows): {self.stop_reason}. "
+            f"Files and LearningCurve.jpg: {self.args.cwd}"
+        )
+
 
 def train_agent_single_process(args: Config) -> Run:
     """Trains in this process until break_step, break_score, break_patience, a `stop` file, Ctrl-C or an error.
@@ -181,10 +202,9 @@ def train_agent_single_process(args: Config) -> Run:
     In each case the files in args.cwd are complete afterwards. An error is raised again. Returns the finished run.
     """
     args.init_before_training()
-    with own_threads(args):
+    with own_settings(args):
         run = Run(args)
-        console = run.evaluator.console
-        console.line(f"{run.agent.__class__.__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
+        run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
             while not run.is_over():
@@ -197,15 +217,11 @@ def train_agent_single_process(args: Config) -> Run:
             run.evaluate(force=True)
         except KeyboardInterrupt:
             run.stop_reason = "interrupted"
-        except Exception as error:
-            run.stop_reason = f"{type(error).__name__}"
+        except BaseException as error:
+            run.stop_reason = type(error).__name__
             raise
         finally:
             run.end()
-            console.line(
-                f"Ended at step {run.total_step:,} (and {run.worker.reset_rows:,} reset rows): {run.stop_reason}. "
-                f"Files and LearningCurve.jpg: {args.cwd}"
-            )
     return run
 
 
@@ -249,12 +265,14 @@ def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
     if env is not None and args.env_class is None:
         args.env_class = env
     agent = build_agent(args)
-    if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
-        agent.load_state_dict(storage.load(os.path.join(args.cwd, "checkpoint.pth"), "cpu")["agent"])
-    elif os.path.exists(os.path.join(args.cwd, "actor.pth")):
-        agent.save_or_load_agent(args.cwd, if_save=False)
-    else:
-        print(f"init_agent: {args.cwd} holds no actor.pth, the agent is new.", flush=True)
+    with storage.refusing_misfits(args.cwd, agent):
+        if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
+            agent.load_state_dict(storage.load_checkpoint(args.cwd)["agent"])
+            return agent
+        if os.path.exists(os.path.join(args.cwd, "actor.pth")):
+            agent.save_or_load_agent(args.cwd, if_save=False)
+            return agent
+    print(f"init_agent: {args.cwd} holds no actor.pth, the agent is new.", flush=True)
     return agent
 
 
@@ -263,14 +281,22 @@ def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> A
 
     agent_class: needed only where the class was defined in a script or notebook and cannot be imported by its name.
     """
-    checkpoint = storage.load(os.path.join(cwd, "checkpoint.pth"), "cpu")
+    checkpoint = storage.load_checkpoint(cwd)
     saved = checkpoint["config"]
     cls: Any = agent_class or import_by_name(saved["agent_class"])
-    args = SimpleNamespace(**{name: saved[name] for name in cls.hyper_parameters() if name in saved})
+    args = SimpleNamespace(**saved_hyper_parameters(cls, saved))
     agent = cls(saved["net_dims"], saved["state_dim"], saved["action_dim"], gpu_id=gpu_id, args=args)
     agent.codec = ActionCodec.from_dict(saved["codec"])
-    agent.load_state_dict(checkpoint["agent"])
+    with storage.refusing_misfits(cwd, agent):
+        agent.load_state_dict(checkpoint["agent"])
     return agent
+
+
+def saved_hyper_parameters(agent_class: Any, saved: dict[str, Any]) -> dict[str, Any]:
+    """What a checkpoint's config says of an agent's hyper-parameters; of a function it has the name alone: left out."""
+    defaults = agent_class.hyper_parameters()
+    numbers = {name for name, value in defaults.items() if isinstance(value, int | float) or callable(value)}
+    return {n: saved[n] for n in defaults if n in saved and not (n in numbers and isinstance(saved[n], str))}
 
 
 def import_by_name(name: str) -> Any:
@@ -295,15 +321,22 @@ def valid_agent(
     render_times: int = 8,
     if_render: bool = False,
 ) -> list[float]:
-    """Plays greedy episodes with a saved actor (a module or a state dict), prints and returns their returns."""
+    """Plays greedy episodes with a saved actor (a module or a state dict), prints and returns their returns.
+
+    A state dict does not say how the network is built: the checkpoint.pth in the same folder does, if there is one.
+    """
     if if_render:
         env_args = {"render_mode": "human", **env_args}
     env = build_env(env_class, env_args)
     actor = storage.load(actor_path, "cpu")
     if not isinstance(actor, torch.nn.Module):
-        norms: dict[str, Any] = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
-        agent = build_agent(Config(agent_class, env, net_dims=net_dims, **norms))
-        agent.act.load_state_dict(actor)
+        folder = os.path.dirname(actor_path)
+        settings: dict[str, Any] = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
+        if os.path.exists(os.path.join(folder, "checkpoint.pth")):
+            settings = saved_hyper_parameters(agent_class, storage.load_checkpoint(folder)["config"])
+        agent = build_agent(Config(agent_class, env, **{**settings, "net_dims": net_dims}))
+        with storage.refusing_misfits(actor_path, agent):
+            agent.act.load_state_dict(actor)
         actor = agent.act
     returns = []
     for i in range(render_times):
@@ -353,12 +386,13 @@ def set_random_states(states: dict[str, Any]) -> None:
 
 
 @contextmanager
-def own_threads(args: Config) -> Iterator[None]:
-    """The thread count of the run inside, the caller's afterwards."""
+def own_settings(args: Config) -> Iterator[None]:
+    """Inside, the thread count of the run, and gradients are on; afterwards all is as the caller had it."""
     before = torch.get_num_threads()
     small = max(args.net_dims) <= ONE_THREAD_UP_TO and isinstance(args.state_dim, int)
     torch.set_num_threads(args.num_threads or (1 if small else os.cpu_count() or 1))
     try:
-        yield
+        with torch.inference_mode(False), torch.enable_grad():
+            yield
     finally:
         torch.set_num_threads(before)

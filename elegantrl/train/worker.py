@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -16,20 +17,32 @@ class EnvironmentFault(RuntimeError):
 
 
 class WatchedEnv:
-    """The environments of a Worker, with errors that say where they happened."""
+    """Environments with errors that say where they happened.
 
-    def __init__(self, env: Any):
-        self.env, self.calls = env, 0
+    steps: gives the number (N,) of the step that each is in. during: what that is counted in.
+    """
+
+    def __init__(self, env: Any, steps: Callable[[], Tensor], during: str = "process"):
+        self.env, self.steps, self.during, self.calls = env, steps, during, 0
+
+    def reset(self, seed: int | None = None) -> Any:
+        try:
+            return self.env.reset(seed=seed)
+        except Exception as error:
+            raise self.fault(error, f"in a reset of this {self.during}") from error
 
     def step(self, action: Tensor) -> Any:
         self.calls += 1
         try:
             return self.env.step(action)
         except Exception as error:
-            raise EnvironmentFault(
-                f"{self.env.env_name} raised {type(error).__name__} in its step {self.calls:,} of this process, "
-                f"on the actions {action[:8].tolist()}: {error}"
-            ) from error
+            first, *others = sorted(set(self.steps().tolist()))
+            step = f"{first:,} to {others[-1]:,}" if others else f"{first:,}"  # which one raised is not known
+            where = f"in its step {step} of this {self.during}, on the actions {action[:8].tolist()}"
+            raise self.fault(error, where) from error
+
+    def fault(self, error: Exception, where: str) -> EnvironmentFault:
+        return EnvironmentFault(f"{self.env.env_name} raised {type(error).__name__} {where}: {error}")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.env, name)
@@ -43,10 +56,11 @@ class Worker:
     """
 
     def __init__(self, env: Any, agent: Any, args: Any):
-        self.env, self.agent = WatchedEnv(env), agent
+        self.env, self.agent = WatchedEnv(env, lambda: self.steps_before(self.env.calls - 1) + 1), agent
         self.horizon_len = int(args.horizon_len)
         self.total_step = 0  # env.step calls times environments, without reset rows
         self.reset_rows = 0  # rows in which an environment only reset itself
+        self.steps = torch.zeros(env.num_envs, dtype=torch.long)  # of each environment, in this process
         self.running = torch.zeros(env.num_envs, dtype=torch.float64)  # return so far of the episodes under way
         self.clear_summary()
         self.trajectory: Trajectory | None = None
@@ -63,6 +77,7 @@ class Worker:
         tr = self.trajectory
         tr.rewards.zero_()
         tr.actions.zero_()
+        self.env.calls = 0
         try:
             self.agent.explore(self.env, tr, if_random)
         except EnvironmentFault:
@@ -79,23 +94,28 @@ class Worker:
             if x.is_floating_point() and not bool(torch.isfinite(x).all()):
                 bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
                 t, n = bad.nonzero()[0].tolist()
-                step = t + self.steps_in_env() + (name != "states")  # row t's state came of the step before
+                step = int(self.steps_before(t + (name != "states"))[n])  # row t's state came of the step before
                 source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
                 raise EnvironmentFault(
                     f"{source} a value that is not finite in {name} at step {step} of environment {n} (row {t} of the "
                     f"rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
                 )
 
-    def steps_in_env(self) -> int:
-        """env.step calls of one environment before this rollout."""
-        return (self.total_step + self.reset_rows) // self.env.num_envs
+    def is_step(self, tr: Trajectory) -> Tensor:
+        """Where an environment did not only reset itself, (T, N) bool."""
+        return tr.unmasks if self.env.autoreset == "next_step" else torch.ones_like(tr.unmasks)
+
+    def steps_before(self, row: int) -> Tensor:
+        """Steps of each environment before a row of this rollout, (N,) on the CPU."""
+        assert self.trajectory is not None
+        return self.steps + self.is_step(self.trajectory)[:row].sum(0).cpu()
 
     def count(self, tr: Trajectory) -> None:
         """Steps, rewards and the returns of finished episodes, exactly, whatever the rollout's length."""
-        rows = tr.unmasks if self.env.autoreset == "next_step" else torch.ones_like(tr.unmasks)
-        steps = int(rows.sum())
+        self.steps += (new_steps := self.is_step(tr).sum(0).cpu())
+        steps = int(new_steps.sum())
         self.total_step += steps
-        self.reset_rows += rows.numel() - steps
+        self.reset_rows += tr.unmasks.numel() - steps
         self.reward_sum += float(tr.rewards.sum())
         self.reward_count += steps
         rewards, dones = tr.rewards.cpu().double(), tr.dones.cpu()

@@ -20,6 +20,7 @@ from elegantrl.train import evaluator as module
 from elegantrl.train.console import Console, clock, number
 from elegantrl.train.evaluator import Evaluator, play_episodes
 from elegantrl.train.plots import draw_learning_curve
+from elegantrl.train.worker import EnvironmentFault
 
 
 class CountingEnv:
@@ -122,6 +123,26 @@ def test_what_is_not_finite_is_named(name, bad):
     env.step = poisoned
     with pytest.raises(FloatingPointError, match=rf"the {name} of Counting-v0\[1\] is not finite at step 7"):
         play_episodes(env, lambda state, mask: state, 1)
+
+
+def test_an_exception_in_evaluation_is_a_fault():
+    """Its step is the environment's own: the third row only resets."""
+
+    def raises(*how, **more):
+        raise OSError("closed")
+
+    env = CountingEnv((2,))
+    plain_step, calls = env.step, []
+    env.step = lambda action: calls.append(action) or (raises() if len(calls) == 5 else plain_step(action))
+    with pytest.raises(
+        EnvironmentFault, match=r"Counting-v0 raised OSError in its step 4 of this evaluation, .*closed"
+    ):
+        play_episodes(env, lambda state, mask: state, 3)
+    env.reset = raises
+    with pytest.raises(EnvironmentFault, match="Counting-v0 raised OSError in a reset of this evaluation: closed"):
+        play_episodes(env, lambda state, mask: state, 3)
+    with pytest.raises(ZeroDivisionError):  # the policy's own fault is not the environment's
+        play_episodes(CountingEnv(), lambda state, mask: 1 / 0, 3)
 
 
 def test_evaluation_neither_changes_nor_depends_on_global_random_states(tmp_path):

@@ -153,17 +153,77 @@ def test_continue_train_without_a_checkpoint_begins_anew(capsys):
     assert "checkpoint.pth does not exist" in capsys.readouterr().out
 
 
+def test_continue_train_without_a_checkpoint_sets_the_earlier_run_aside(capsys):
+    train_agent(config(AgentPPO, break_step=50), True)
+    rows = Path("run/recorder.npy").read_bytes()
+    Path("run/checkpoint.pth").unlink()  # as a killed run without checkpoint_per_step leaves it
+    train_agent(config(AgentPPO, continue_train=True, break_step=90), True)
+    assert Path("run/previous-1/recorder.npy").read_bytes() == rows and complete()[0, 0] >= 90
+    assert f"are now in {Path('run/previous-1')}." in capsys.readouterr().out
+
+
+def test_a_finished_run_that_is_continued_stays_as_it_is():
+    """Its buffer is not saved, and yet no step is taken to fill it."""
+    first = train_agent(config(AgentSAC), True)
+    rows, checkpoint = complete(), Path("run/checkpoint.pth").read_bytes()
+    again = train_agent(config(AgentSAC, continue_train=True), True)
+    assert again.total_step == first.total_step and Path("run/checkpoint.pth").read_bytes() == checkpoint
+    np.testing.assert_array_equal(complete(), rows)
+
+
+@pytest.mark.parametrize(
+    "agent_class, name, value",
+    [
+        *((AgentSAC, name, value) for name, value in {"activation": "tanh", "num_ensembles": 5, **NORMS}.items()),
+        (AgentPPO, "state_value_tau", 0.1),
+        (AgentPPO, "agent_class", AgentDDPG),
+    ],
+)
+def test_another_run_is_not_resumed(agent_class, name, value):
+    train_agent(config(agent_class, break_step=40), True)
+    how = {} if name == "agent_class" else {name: value}
+    with pytest.raises(ValueError, match=f"was another one: {name} was"):
+        train_agent(config(value if name == "agent_class" else agent_class, continue_train=True, **how), True)
+
+
+def test_a_class_may_be_imported_by_another_name():
+    train_agent(config(AgentPPO, break_step=40), True)
+    moved = type("AgentPPO", (AgentPPO,), {"__module__": "__main__", "__qualname__": "AgentPPO"})
+    assert train_agent(config(moved, continue_train=True, break_step=90), True).total_step >= 90
+
+
+def test_a_checkpoint_of_others_is_refused_and_kept():
+    Path("run").mkdir()
+    torch.save({"model": {}, "epoch": 3}, "run/checkpoint.pth")
+    before = Path("run/checkpoint.pth").read_bytes()
+    for call in (lambda: train_agent(config(AgentPPO, continue_train=True), True), lambda: load_agent("run")):
+        with pytest.raises(ValueError, match=r"run.checkpoint\.pth is no checkpoint of a run"):
+            call()
+    assert Path("run/checkpoint.pth").read_bytes() == before
+
+
 def test_files_of_the_user_survive_every_mode():
     Path("run").mkdir()
     own = {"notes.txt": "mine", "model.pth": "mine too", "results.json": "{}"}
-    for file, text in own.items():
+    taken = {file: f"my {file}" for file in ("act.pth", "actor.pth", "cri.pth", "recorder.npy", "LearningCurve.jpg")}
+    for file, text in {**own, **taken}.items():
         Path("run", file).write_text(text)
     for how in ({}, {}, {"continue_train": True}, {"if_remove": False}, {}, {}, {}):
         train_agent(config(AgentPPO, break_step=50, **how), True)
         complete()
         assert {file: Path("run", file).read_text() for file in own} == own
+    assert {file: Path("run/previous-1", file).read_text() for file in taken} == taken
     kept = sorted(path.name for path in Path("run").glob("previous-*"))
-    assert len(kept) == 3 and all(Path("run", name, "checkpoint.pth").exists() for name in kept)
+    assert len(kept) == 4 and all(Path("run", name, "checkpoint.pth").exists() for name in kept[1:])
+
+
+def test_files_of_the_user_survive_where_earlier_runs_are_not_moved():
+    Path("run").mkdir()
+    Path("run/act.pth").write_text("mine")
+    for _ in range(2):
+        train_agent(config(AgentPPO, break_step=50, if_remove=False), True)
+    assert [path.name for path in Path("run").glob("previous-*")] == ["previous-1"]
+    assert Path("run/previous-1/act.pth").read_text() == "mine"
 
 
 def test_an_earlier_run_is_set_aside_whole():

@@ -221,7 +221,7 @@ def test_an_environment_that_fails_is_told_after_saving(agent_class):
             return super().step(action)
 
     threads = torch.get_num_threads()
-    with pytest.raises(EnvironmentFault, match=r"Fails raised OSError in its step 31 .*the exchange is closed"):
+    with pytest.raises(EnvironmentFault, match=r"Fails raised OSError in its step 26 .*the exchange is closed"):
         train_agent(config(agent_class, Fails, {"num_envs": 2}), True)
     complete()
     assert torch.is_grad_enabled() and torch.get_num_threads() == threads
@@ -233,7 +233,7 @@ def test_a_nan_ends_the_run_with_finite_parameters():
             state, *rest = super().step(action)
             return state / (self.calls != 37), *rest
 
-    with pytest.raises(EnvironmentFault, match="states at step 37 of environment 0"):
+    with pytest.raises(EnvironmentFault, match="states at step 31 of environment 0"):
         train_agent(config(AgentSAC, Broken, {"num_envs": 2}), True)
     complete()
     assert all(bool(torch.isfinite(x).all()) for x in torch.load("run/actor.pth").values())
@@ -244,6 +244,71 @@ def test_settings_that_make_no_sense_are_refused_before_the_run(agent_class):
     with pytest.raises(ValueError, match="continuous"):
         train_agent(config(agent_class, Clock, {"num_envs": 2, "if_discrete": True}), True)
     assert not Path("run/recorder.npy").exists()
+
+
+def test_no_steps_at_all():
+    for agent_class in (AgentSAC, AgentPPO):
+        run = train_agent(config(agent_class, break_step=0), True)
+        assert run.total_step == run.worker.reset_rows == 0 and complete().shape[0] == 1
+        assert load_agent("run").select_action(np.zeros(2)) is not None
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
+def test_the_callers_gradient_mode_does_not_matter(agent_class, mode):
+    train_agent(config(agent_class, cwd="plain", break_step=100), True)
+    with mode():
+        run = train_agent(config(agent_class, break_step=100), True)
+        assert not torch.is_grad_enabled() and torch.is_inference_mode_enabled() == (mode is torch.inference_mode)
+    assert not any(x.is_inference() for x in run.agent.act.parameters())
+    here, there = torch.load("run/actor.pth"), torch.load("plain/actor.pth")
+    assert all(torch.equal(here[key], there[key]) for key in here)
+
+
+def fail(run):
+    raise OSError("no disk")
+
+
+@pytest.mark.parametrize("hook, act, raised", [("on_end", fail, OSError), ("on_end", interrupt, KeyboardInterrupt)])
+def test_a_callback_that_fails_at_the_end_stops_nothing_else(hook, act, raised, capsys):
+    with pytest.raises(raised):
+        train_agent(config(AgentPPO, callbacks=[Call(hook, act)], break_step=50), True)
+    complete()
+    assert "break_step 50 was reached. Files" in capsys.readouterr().out
+
+
+def test_the_end_names_what_ended_it(capsys):
+    with pytest.raises(SystemExit):
+        train_agent(config(AgentPPO, callbacks=[Call("on_update", lambda run: sys.exit(3))]), True)
+    complete()
+    assert "reset rows): SystemExit. Files" in capsys.readouterr().out
+
+
+def test_a_callback_must_be_an_object():
+    class Stops:
+        def on_update(self, run):
+            run.stop("enough")
+
+    with pytest.raises(ValueError, match=r"callbacks: objects are needed, Stops is a class: give Stops\(\) instead"):
+        train_agent(config(AgentPPO, callbacks=[Stops]), True)
+    assert not Path("run").exists()
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_first():
+    Path("run").touch()
+    with pytest.raises(ValueError, match="cwd='run' must be a folder that can be written to"):
+        train_agent(config(AgentPPO), True)
+
+
+@pytest.mark.parametrize("where", ["reset", "step"])
+def test_an_environment_that_fails_in_evaluation_is_told(where):
+    def fails(*how, **more):
+        raise OSError("closed")
+
+    other = type("Other", (Match,), {where: fails})
+    with pytest.raises(EnvironmentFault, match=r"Other raised OSError in .* of this evaluation"):
+        train_agent(config(AgentPPO, eval_env_class=other, eval_env_args={"num_envs": 2}), True)
+    complete()
 
 
 # --- doors ---
@@ -313,6 +378,45 @@ def test_valid_agent_plays_a_saved_actor(file, how, capsys):
     assert np.mean(returns) / 7 == pytest.approx(-((greedy - 0.5) ** 2), abs=0.3)
 
 
+@pytest.mark.parametrize("file", ["actor.pth", "act.pth"])
+def test_valid_agent_builds_the_network_as_the_run_did(file):
+    """What a state dict does not say stands in the checkpoint beside it."""
+
+    class Steady(Recorded):
+        def step(self, action):
+            return np.ones(3), *super().step(action)[1:]
+
+        def reset(self, **how):
+            return np.ones(3), super().reset(**how)[1]
+
+    train_agent(config(AgentDDPG, Steady, {"max_step": 7}, break_step=60, activation="tanh"), True)
+    Recorded.made.clear()
+    valid_agent(Steady, {"max_step": 7}, (8,), AgentDDPG, f"run/{file}", render_times=1)
+    played = next(env.actions for env in Recorded.made if env.actions)
+    assert played[0] == pytest.approx(load_agent("run").select_action(np.ones(3))[0])
+
+
+def test_networks_that_do_not_fit_are_told():
+    train_agent(config(AgentSAC, break_step=40), True)
+    told = "holds other networks than AgentDDPG has with net_dims .* give the agent_class and settings"
+    for net_dims in ((8,), (5,)):
+        for file in ("checkpoint.pth", "actor.pth"):  # init_agent reads the first of them that is there
+            with pytest.raises(ValueError, match=told):
+                init_agent(config(AgentDDPG, net_dims=net_dims))
+            Path("run", file).rename(file)
+        for file in ("checkpoint.pth", "actor.pth"):
+            Path(file).rename(f"run/{file}")
+    with pytest.raises(ValueError, match=told):
+        load_agent("run", agent_class=AgentDDPG)
+    with pytest.raises(ValueError, match=told):
+        valid_agent(Match, {"num_envs": 1}, (5,), AgentDDPG, "run/actor.pth")
+
+
+def test_a_function_is_not_loaded_as_its_name():
+    train_agent(config(AgentSAC, break_step=40, learning_rate=lambda progress: 1e-4 * (1 - progress)), True)
+    assert load_agent("run").learning_rate == AgentSAC.learning_rate
+
+
 def test_render_agent_asks_for_a_window():
     asked = []
 
@@ -377,5 +481,5 @@ def test_a_misspelt_hook_is_told():
 def test_a_schedule_needs_the_length_of_the_run():
     args = config(AgentSAC, learning_rate=LinearSchedule(1e-3))
     args.break_step = math.inf
-    with pytest.raises(ValueError, match=r"learning_rate follow a schedule.*break_step"):
+    with pytest.raises(ValueError, match=r"learning_rate.*break_step"):
         train_agent(args, True)

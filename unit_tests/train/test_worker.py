@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
 
 from elegantrl.agents import AgentD3QN, AgentPPO, AgentSAC
+from elegantrl.envs import as_vec_env
 from elegantrl.train.worker import EnvironmentFault, Worker
 from unit_tests.tasks import Clock, Counter, Settings, build
 
@@ -142,6 +145,43 @@ def test_an_exception_is_raised_with_its_place():
     with pytest.raises(EnvironmentFault, match=r"Bad raised KeyError in its step 25 .*no such stock") as caught:
         worker.explore()
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+@pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
+def test_the_step_is_the_environments_own(agent_class):
+    """The count of a single environment under next-step auto-reset: reset rows are no steps of it."""
+
+    class One(gym.Env):
+        observation_space, action_space = gym.spaces.Box(-2, 2, (2,)), gym.spaces.Box(-1, 1, (1,))
+
+        def __init__(self, at, fails):
+            self.count, self.at, self.fails = 0, at, fails
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros(2, np.float32), {}
+
+        def step(self, action):
+            self.count += 1
+            if self.count == self.at and self.fails:
+                raise OSError("closed")
+            state = np.full(2, np.nan if self.count == self.at else 0.0, np.float32)
+            return state, 0.0, self.count % 5 == 0, False, {}
+
+    for at, fails, text in ((57, True, "in its step 57 of"), (137, False, "states at step 137 of environment 0")):
+        worker = worker_of(as_vec_env(One(at, fails)), 16, agent_class)
+        with pytest.raises(EnvironmentFault, match=text):
+            for _ in range(20):
+                worker.explore()
+        assert worker.reset_rows > 5
+
+
+def test_an_exception_in_a_reset_is_a_fault():
+    class Fails(Clock):
+        def reset(self, seed=None):
+            raise OSError("no data")
+
+    with pytest.raises(EnvironmentFault, match="Fails raised OSError in a reset of this process: no data"):
+        worker_of(Fails(), 4)
 
 
 def test_the_policy_is_named_where_it_fails():
