@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from elegantrl.train.recorder import MEASURED
+
+WIDE, NARROW = (13, 9, 10, 9, 7, 7, 9), (10, 8, 9, 7, 5, 5, 7)  # of Step, Time, avgR, stdR, avgS, stdS; of each other
 
 
 class Console:
@@ -27,25 +31,42 @@ class Console:
             self.bar.update(min(total_step, self.bar.total or total_step) - self.bar.n)
 
     def table_row(self, row: dict[str, float], elapsed: float, is_best: bool) -> None:
-        """Print `row` (name -> value), a star behind a new best avgR, and the header if it is new or has changed."""
-        trained = [name for name in row if name not in MEASURED]
-        widths = [max(9, len(name)) for name in trained]
-        names = " ".join(f"{name:>{width}}" for name, width in zip(trained, widths, strict=True))
-        header = f"|{'Step':>13} {'Time':>9} |{'avgR':>10}  {'stdR':>9} {'avgS':>7} {'stdS':>7} | {names} |"
+        """Print `row` (name -> value), a star behind a new best avgR, and the header if it is new or has changed.
+
+        In a terminal that is too narrow for it the columns are narrower, and the last that do not fit are left out.
+        """
+        names = ["Step", "Time", "avgR", "stdR", "avgS", "stdS", *(name for name in row if name not in MEASURED)]
+        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+        widths = column_widths(names, *WIDE)
+        if len(table_line(names, widths)) > room:
+            widths = column_widths(names, *NARROW)
+            while len(table_line(names, widths)) > room and len(widths) > 6:
+                widths.pop()
+        header = table_line(names, widths)
         if header != self.header:
             self.header = header
             self.line(header)
-        values = " ".join(number(row[name], width, 3) for name, width in zip(trained, widths, strict=True))
-        star = "*" if is_best else " "
-        self.line(
-            f"|{int(row['total_step']):>13,} {clock(elapsed):>9} |{number(row['avgR'], 10, 2)}{star} "
-            f"{number(row['stdR'], 9, 2)} {number(row['avgS'], 7, 0)} {number(row['stdS'], 7, 0)} | {values} |"
-        )
+        decimals = {"avgR": 2, "stdR": 2, "avgS": 0, "stdS": 0}
+        numbers = [number(row[n], w, decimals.get(n, 3)) for n, w in zip(names[2:], widths[2:], strict=False)]
+        texts = [f"{int(row['total_step']):,}", clock(elapsed), *numbers]
+        self.line(table_line(texts, widths, "*" if is_best else " "))
 
     def close(self) -> None:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+
+
+def column_widths(names: Sequence[str], *least: int) -> list[int]:
+    """For each name its least width, the last of `least` for all further ones, or more where the name needs it."""
+    return [max(least[min(i, len(least) - 1)], len(name)) for i, name in enumerate(names)]
+
+
+def table_line(texts: Sequence[str], widths: Sequence[int], star: str = " ") -> str:
+    """The texts for which there are widths, right-aligned; six of them are always there."""
+    aligned = [f"{text:>{width}}" for text, width in zip(texts, widths, strict=False)]
+    step, time, mean, std, steps, steps_std, *others = aligned
+    return f"|{step} {time} |{mean}{star} {std} {steps} {steps_std} | {' '.join(others)} |"
 
 
 def number(value: float, width: int, decimals: int) -> str:

@@ -439,6 +439,27 @@ def test_console_lines_are_aligned_under_one_header(capsys):
 
 
 @pytest.mark.parametrize(
+    "room, last, length",
+    [
+        (200, "trainR", 124),
+        (124, "trainR", 124),
+        (123, "trainR", 104),
+        (100, "entropy", 96),
+        (80, "objA", 80),
+        (9, "", 57),
+    ],
+)
+def test_console_lines_fit_a_terminal(room, last, length, monkeypatch, capsys):
+    """What SAC logs; the last columns are left out where there is no room for them."""
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", str(room))
+    names = [*NAMES, "objA", "alpha", "entropy", "trainR"]
+    Console(1e6).table_row(dict.fromkeys(names, -1234.5678), 3600.0, is_best=True)
+    header, line = capsys.readouterr().out.splitlines()
+    assert len(header) == len(line) == length and re.findall(r"\w+", header)[-1] == (last or "stdS")
+
+
+@pytest.mark.parametrize(
     "value, text",
     [
         (1.0, "    1.000"),
