@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
+
+from .warn import warn
+
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 OLD_SETTINGS = {
     "agent": "agent_class",
@@ -40,6 +44,24 @@ OLD_SETTINGS = {
     "eval_times2": "eval_times",
 }
 
+ABSENT_SETTINGS = {  # ElegantRL's, of which no agent here has any: scripts may set them
+    "lambda_fit_cum_r",
+    "if_use_v_trace",
+    "lambda_h_term",
+    "h_term_k_step",
+    "h_term_gamma",
+    "h_term_sample_rate",
+    "h_term_drop_rate",
+    "h_term_update_gap",
+    "n_step",
+    "num_agents",
+    "if_share_params",
+    "if_agent_id",
+    "rnn_dim",
+    "seq_len",
+    "burn_in",
+}
+
 OLD_MODULES = {
     "elegantrl.run": "elegantrl.train.run",
     "elegantrl.config": "elegantrl.train.config",
@@ -51,20 +73,44 @@ OLD_MODULES = {
 
 
 def warn_renamed(old: str, new: str) -> None:
-    """Shown at the line that calls the function, or runs the import, that calls this one."""
-    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=3)
+    """Shown at the user's line that uses the older name."""
+    warn(f"{old} is now called {new}", DeprecationWarning)
+
+
+def renamed_keywords(**names: str) -> Callable[[Function], Function]:
+    """Lets a function be called by older keywords too: older=today's."""
+
+    def decorate(function: Function) -> Function:
+        @wraps(function)
+        def call(*args: Any, **keywords: Any) -> Any:
+            for old in names.keys() & keywords.keys():
+                warn_renamed(old, names[old])
+                keywords[names[old]] = keywords.pop(old)
+            return function(*args, **keywords)
+
+        return call  # type: ignore[return-value]
+
+    return decorate
+
+
+def newer_env_args(env_args: dict[str, Any]) -> dict[str, Any]:
+    """Says num_envs where it said env_num, in a copy. The older keys stay, for constructors that name them."""
+    if "env_num" not in env_args:
+        return env_args
+    warn_renamed("env_num", "num_envs")
+    return {"num_envs": env_args["env_num"], **env_args}
 
 
 def translate(args: Any, name: str, value: Any) -> dict[str, Any]:
     """What setting `name` means today: {today's name: value}. args: the Config, for what it holds already."""
     match name:
         case "net_dim":  # width and number of layers each keep what the other one said
-            return {"net_dims": (value,) * len(args.net_dims)}
+            return {"net_dims": value if isinstance(value, Sequence) else (value,) * len(args.net_dims)}
         case "num_layer" | "layer_num":
             return {"net_dims": args.net_dims[:1] * value}
         case "learner_gpus":
             ids = (value,) if isinstance(value, int) else tuple(value)
-            return {"gpu_id": ids[0], "learner_gpu_ids": ids if len(ids) > 1 else ()}
+            return {"gpu_id": ids[0], "learner_gpu_ids": ids if len(ids) > 1 else ()} if ids else {}
         case "if_allow_break":
             args._may_break = bool(value)
             return {} if value else {"break_score": math.inf}

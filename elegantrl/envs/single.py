@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import math
 import re
-import warnings
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..warn import warn
 from .spaces import ActionCodec
 
 ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim", "if_discrete")
+OLD_KEYS = ("env_num", "target_return", "id")  # of env_args, for constructors that name them
 NO_LIMIT = 12345  # max_step of an environment that states none
 _MISSING = object()
 
@@ -53,7 +55,7 @@ class GymEnv(gym.Env):
         if type(space).__name__ == "Box":
             self._native_shape, dtype = tuple(space.shape), np.dtype(space.dtype)
         elif space is None and dim is not None:
-            self._native_shape, dtype = tuple(np.ravel(dim).tolist()), np.dtype(np.float32)
+            self._native_shape, dtype = _sizes("state_dim", dim, self.env_name), np.dtype(np.float32)
         else:
             said = "no observation_space and no state_dim" if space is None else f"observation_space {space}"
             raise ValueError(f"{self.env_name} has {said}: a Box is needed (see gymnasium.wrappers.FlattenObservation)")
@@ -73,6 +75,7 @@ class GymEnv(gym.Env):
         if space is not None:
             self.codec = ActionCodec.from_space(space)
         elif dim is not None:
+            dim = math.prod(_sizes("action_dim", dim, self.env_name))
             self.codec = ActionCodec.plain(dim, _find(env, "if_discrete", given.get("if_discrete", False)))
         else:
             raise ValueError(f"{self.env_name} has no action_space and no action_dim")
@@ -97,13 +100,13 @@ class GymEnv(gym.Env):
             state, reward, terminal, truncate, info = result
         else:  # the old interface: a time limit is known by this key only
             state, reward, terminal, info = result
-            truncate = info.get("TimeLimit.truncated", False)
+            truncate = (info or {}).get("TimeLimit.truncated", False)
             terminal = terminal and not truncate
         self._steps += 1
         if self._steps >= self._limit and not terminal:
             truncate = True
         reward = float(reward.item() if isinstance(reward, np.ndarray) else reward)
-        return self._checked(state), reward, bool(terminal), bool(truncate), info
+        return self._checked(state), reward, bool(terminal), bool(truncate), info or {}
 
     def _checked(self, state: Any) -> NDArray:
         state = np.asarray(state, dtype=self._dtype)
@@ -165,6 +168,13 @@ def _own_space(env: Any, space_name: str, dim_name: str) -> tuple[Any, Any]:
     return None, None
 
 
+def _sizes(name: str, dim: Any, env_name: str) -> tuple[int, ...]:
+    sizes = np.ravel(dim)
+    if sizes.dtype.kind not in "iuf" or not (sizes > 0).all() or not (sizes == np.rint(sizes)).all():
+        raise ValueError(f"{env_name} has {name}={dim!r}: a positive whole number, or several for a shape, is needed")
+    return tuple(int(size) for size in sizes)
+
+
 def is_vec_env(env: Any) -> bool:
     """Whether `env` keeps the vector contract by itself."""
     return hasattr(env, "autoreset") or int(getattr(env, "num_envs", 1)) > 1
@@ -186,6 +196,8 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
         env_class, env_args = gym.make, {**env_args, "env_name": env_class}
     env_class = env_class or gym.make
     env = env_class if is_instance(env_class) else env_class(**_constructor_keywords(env_class, env_args, gpu_id))
+    if isinstance(env, gym.vector.VectorEnv):
+        raise ValueError(f"{env} is a vector environment of Gymnasium's: pass the id and num_envs instead")
     if isinstance(env, GymEnv) or is_vec_env(env):
         return env
     return GymEnv(env, **{name: env_args[name] for name in ENV_ATTRIBUTES if name in env_args})
@@ -194,7 +206,13 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
 def _constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: int) -> dict[str, Any]:
     named = inspect.signature(env_class).parameters
     keywords = kwargs_filter(env_class, env_args)
-    keywords = {name: value for name, value in keywords.items() if name in named or name not in ENV_ATTRIBUTES}
+    described = (*ENV_ATTRIBUTES, *OLD_KEYS)
+    maker = getattr(env_class, "__name__", env_class)
+    for name in env_args.keys() - keywords.keys() - {*described, "gpu_id", "render_mode"}:  # the library's own
+        near = difflib.get_close_matches(name, named, 1, cutoff=0.7)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        warn(f"env_args[{name!r}] has no effect: {maker} takes no such argument{hint}")
+    keywords = {name: value for name, value in keywords.items() if name in named or name not in described}
     if "gpu_id" in named:
         keywords.setdefault("gpu_id", gpu_id)
     if "id" in named and "env_name" in env_args:
@@ -216,7 +234,7 @@ def _registered_id(env_id: str) -> str:
     if not versions:
         return env_id  # gym.make has the better message
     newest = f"{base}-v{max(versions)}"
-    warnings.warn(f"{env_id} is not registered, {newest} is used", stacklevel=5)
+    warn(f"{env_id} is not registered, {newest} is used")
     return newest
 
 

@@ -54,7 +54,17 @@ class SerialEnvs:
         return states, rewards, terminals, truncates, self._info(infos)
 
     def _info(self, infos: Sequence[dict]) -> dict:
-        return {"action_mask": np.stack([info["action_mask"] for info in infos])} if self.has_mask else {}
+        if not self.has_mask:
+            return {}
+        expected = (self.envs[0].action_dim,)
+        masks = [info.get("action_mask", ()) for info in infos]
+        for mask in masks:
+            if np.shape(mask) != expected:
+                raise ValueError(
+                    f"{self.envs[0].env_name}: info['action_mask'] of shape {expected} is needed from every reset and "
+                    f"step once there was one, not {np.shape(mask) if len(mask) else 'none'}"
+                )
+        return {"action_mask": np.stack(masks)}
 
     def close(self) -> None:
         for env in self.envs:

@@ -217,3 +217,41 @@ def test_copies_and_pickles():
     twin = copy.deepcopy(env)
     assert (twin.step(np.float32([1]))[0] == env.step(np.float32([1]))[0]).all()
     assert pickle.loads(pickle.dumps(GymEnv(OldEnv()))).state_dim == 3
+
+
+def test_an_info_of_none_is_an_empty_one():
+    class NoInfo(OldEnv):
+        def step(self, action: Any) -> tuple[list, float, bool, None]:
+            return [0.0, 0.0, 0.0], 1.0, False, None
+
+    env = GymEnv(NoInfo())
+    env.reset()
+    assert env.step(np.float32([0]))[2:] == (False, False, {})
+
+
+@pytest.mark.parametrize(
+    ("name", "dim"), [("state_dim", "3"), ("state_dim", -3), ("state_dim", 2.5), ("action_dim", 0), ("action_dim", "1")]
+)
+def test_sizes_are_positive_whole_numbers(name: str, dim: Any):
+    env = OldEnv()
+    setattr(env, name, dim)
+    with pytest.raises(ValueError, match=f"OldEnv has {name}={dim!r}: a positive whole number"):
+        GymEnv(env)
+    env = OldEnv()
+    env.state_dim = 3.0
+    assert type(GymEnv(env).state_dim) is int
+
+
+def test_an_argument_that_nobody_takes_is_told_at_the_callers_line():
+    with pytest.warns(UserWarning, match=r"env_args\['confg'\] has no effect: OldEnv .*'config'") as caught:
+        make_env(OldEnv, {"confg": {}, "state_dim": 3, "env_num": 1})
+    assert [w.filename for w in caught] == [__file__]
+
+
+def test_a_vector_environment_of_gymnasium_is_refused():
+    def build() -> gym.vector.VectorEnv:
+        return gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
+
+    for env_class in (build, build()):
+        with pytest.raises(ValueError, match="pass the id and num_envs"):
+            make_env(env_class)

@@ -122,6 +122,15 @@ def test_action_masks_come_from_reset_and_step():
     assert env.step(actions(env, 0))[4]["action_mask"].tolist() == [[True, False, True]] * 2
 
 
+@pytest.mark.parametrize(("info", "got"), [({"action_mask": np.ones(4)}, r"\(4,\)"), ({}, "none")])
+def test_a_wrong_action_mask_is_one_clear_error(info: dict, got: str):
+    env = vectorise(Counter, {"if_mask": True}, 2)
+    env.reset()
+    env.vec_env.envs[1].env.info = lambda: info
+    with pytest.raises(ValueError, match=rf"Counter: info\['action_mask'\] of shape \(3,\) is needed.* not {got}$"):
+        env.step(actions(env, 0))
+
+
 def test_same_transitions_as_the_environment_itself():
     env, single = vectorise("Pendulum-v1", None, 3), gym.make("Pendulum-v1")
     states, _ = env.reset(seed=11)
