@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import copy
 import difflib
+import inspect
 import math
-import warnings
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..compat import OLD_SETTINGS, read_older, translate, warn_renamed
+from .. import agents
+from ..compat import ABSENT_SETTINGS, OLD_SETTINGS, newer_env_args, read_older, translate, warn_renamed
 from ..device import device_of
 from ..envs import (
     ENV_ATTRIBUTES,
@@ -28,6 +29,8 @@ from ..envs import (
     make_env,
     vectorise,
 )
+from ..warn import warn
+from .checks import checked
 
 __all__ = [
     "Arguments",
@@ -39,9 +42,7 @@ __all__ = [
     "kwargs_filter",
 ]
 PROBED = (*ENV_ATTRIBUTES, "state_dtype", "codec")  # what the environment says unless the user does
-WHOLE = ("num_envs", "max_step", "action_dim", "num_threads")  # whole numbers without a default
-POSITIVE = (*WHOLE, "horizon_len", "batch_size", "buffer_size", "eval_per_step")
-MAY_BE_NEGATIVE = ("gpu_id", "break_score", "target_entropy")
+PROBED_TYPES = {"num_envs": int, "max_step": int, "action_dim": int, "if_discrete": bool}
 
 
 @dataclass
@@ -100,7 +101,7 @@ class Config:
         settings = {**{name: value for name, value in given.items() if value is not None}, **settings}
         for name in sorted(settings, key=lambda name: name not in ("agent_class", "agent")):
             if name not in self._known():
-                raise TypeError(f"{type(self).__name__} has no setting {name!r}{self._nearest(name)}")
+                raise TypeError(f"{type(self).__name__} has no setting {name!r}{self._hint(name)}")
             setattr(self, name, settings[name])
 
     # looking up and storing
@@ -124,7 +125,7 @@ class Config:
             return RUN_DEFAULTS[name]
         if name == "if_off_policy":
             return getattr(self.agent_class, name, None)
-        raise AttributeError(f"{type(self).__name__} has no setting {name!r}{self._nearest(name)}")
+        raise AttributeError(f"{type(self).__name__} has no setting {name!r}{self._hint(name)}")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name.startswith("_"):
@@ -134,10 +135,19 @@ class Config:
             for new_name, new_value in translate(self, name, value).items():
                 setattr(self, new_name, new_value)
         elif name != "if_off_policy":  # that is the agent's to say
-            if self.agent_class is not None and name not in self._known():
-                warnings.warn(f"{name!r} is no setting of this run{self._nearest(name)}; it is kept", stacklevel=2)
+            is_known = name in self._known() or name in ABSENT_SETTINGS or _owners(name)  # scripts set them for all
+            if self.agent_class is not None and not is_known:
+                warn(f"{name!r} is no setting of this run{self._hint(name)}; it is kept")
+            value = self._checked(name, value)
+            if name in ("env_args", "eval_env_args") and value:
+                value = newer_env_args(value)
+                if name == "env_args" and value.get("target_return") is not None and "break_score" not in vars(self):
+                    self.target_return = value["target_return"]
+            given: dict[str, Any] = {}
+            if name == "agent_class" and not isinstance(value, type | None):  # what an instance was told is a setting
+                given, value = vars(value), type(value)
             self._from_env.discard(name)
-            super().__setattr__(name, self._checked(name, value))
+            super().__setattr__(name, value)
             if name in ("env_class", "env_args"):  # what the one before said is void
                 for stale in self._from_env:
                     del self.__dict__[stale]
@@ -145,48 +155,32 @@ class Config:
             elif name == "agent_class":  # what was set before can be checked now
                 for other in self.__dict__.keys() - RUN_DEFAULTS.keys() - self._from_env:
                     setattr(self, other, self.__dict__[other])
+                for other in given.keys() & self._hyper_parameters().keys() - PROBED:
+                    setattr(self, other, given[other])
+
+    def _agent(self) -> Any:
+        return self.__dict__.get("agent_class") or agents.AgentBase
 
     def _hyper_parameters(self) -> dict[str, Any]:
-        agent_class: Any = self.__dict__.get("agent_class")
-        if not hasattr(agent_class, "hyper_parameters"):
-            from ..agents import AgentBase  # here, so that config alone does not import every agent
-
-            agent_class = AgentBase
-        return agent_class.hyper_parameters()
+        return self._agent().hyper_parameters()
 
     def _known(self) -> set[str]:
         return {*RUN_DEFAULTS, *PROBED, *OLD_SETTINGS, "if_off_policy", *self._hyper_parameters()}
 
-    def _nearest(self, name: str) -> str:
-        near = difflib.get_close_matches(name, self._known(), 1)
+    def _hint(self, name: str) -> str:
+        """Who has the setting, or the nearest of today's names."""
+        if owners := _owners(name):
+            others = " and others" if len(owners) > 3 else ""
+            return f" for {self._agent().__name__} ({', '.join(owners[:3])}{others} have)"
+        near = difflib.get_close_matches(name, self._known() - OLD_SETTINGS.keys(), 1, cutoff=0.75)
         return f", did you mean {near[0]!r}?" if near else ""
 
     def _checked(self, name: str, value: Any) -> Any:
-        """The value in the type of its default. ValueError: it has another type, or is below zero."""
-        if name == "agent_class":
-            return value if value is None or isinstance(value, type) else type(value)
-        if name in ("net_dims", "state_dim"):
-            dims = (value,) if isinstance(value, int | np.integer) else value
-            if not isinstance(dims, Sequence) or not all(isinstance(d, int | np.integer) and d > 0 for d in dims):
-                raise ValueError(f"{name}={value!r}: a positive integer, or a list or tuple of them, is needed")
-            return int(value) if name == "state_dim" and dims is not value else tuple(map(int, dims))
-        default = self._hyper_parameters().get(name, RUN_DEFAULTS.get(name, 0 if name in WHOLE else None))
-        if isinstance(default, bool):
-            if value not in (True, False):
-                raise ValueError(f"{name}={value!r}: True or False is needed")
-            return bool(value)
-        if value is None or callable(value) or not isinstance(default, int | float):
-            return value  # None is the agent's own rule, a callable is a schedule
-        if not isinstance(value, int | float | np.number):
-            raise ValueError(f"{name}={value!r}: a number is needed")
-        least = 1 if name in POSITIVE else -math.inf if name in MAY_BE_NEGATIVE else 0
-        if not value >= least:
-            raise ValueError(f"{name}={value!r}: at least {least} is needed")
-        if isinstance(default, float) and (name != "break_step" or value == math.inf):
-            return float(value)
-        if value != int(value):
-            raise ValueError(f"{name}={value!r}: a whole number is needed")
-        return int(value)
+        """The value in the type of its annotation, or of its default. ValueError: it makes no sense."""
+        for owner in (*self._agent().__mro__, RunSettings):
+            if name in (annotations := inspect.get_annotations(owner)):
+                return checked(name, value, annotations[name])
+        return checked(name, value, PROBED_TYPES.get(name, type(self._hyper_parameters().get(name))))
 
     # the environment
 
@@ -213,13 +207,15 @@ class Config:
         said: dict[str, Any] = {name: getattr(env, name, plain.get(name)) for name in PROBED if name != "num_envs"}
         told = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
         given: dict[str, Any] = {name: told.get(name, said[name]) for name in said}
+        if isinstance(said["state_dim"], int) and np.prod(given["state_dim"]) == said["state_dim"]:
+            given["state_dim"] = said["state_dim"]  # states that are no images are flattened
         names = ("state_dim", "action_dim", "if_discrete", "max_step")
         wrong = [name for name in names if not np.array_equal(np.ravel(given[name]), np.ravel(said[name]))]
         if wrong:
             lines = "; ".join(f"{n} is {said[n]!r}, not {given[n]!r}" for n in wrong)
             raise ValueError(f"the settings contradict the environment {env.env_name}: {lines}")
         new = given.keys() - self.__dict__.keys()
-        self.__dict__.update({name: given[name] for name in new})
+        self.__dict__.update({name: given[name] for name in new}, state_dim=said["state_dim"])
         self._from_env |= new
 
     def _env_args(self, if_eval: bool = False) -> dict[str, Any]:
@@ -243,7 +239,7 @@ class Config:
             getattr(self, name)
         scheduled = [n for n in self._hyper_parameters() if callable(self.__dict__.get(n))]
         if scheduled and self.break_step == math.inf:
-            raise ValueError(f"{', '.join(scheduled)} follow a schedule, whose length is the run's: set break_step")
+            raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 
     def seed_for(self, *key: str | int) -> int:
         """A seed for one purpose, such as ("worker", 0) or ("evaluate", 3), that shares nothing with other purposes."""
@@ -292,6 +288,11 @@ def _plain(value: Any) -> Any:
     return f"{named.__module__}:{named.__qualname__}"
 
 
+def _owners(name: str) -> list[str]:
+    """The library's agents that have a hyper-parameter of this name."""
+    return [agent for agent in agents.__all__ if name in getattr(agents, agent).hyper_parameters()]
+
+
 class Arguments(Config):
     """Config under its older name and call styles: `Arguments(env, agent)` too, with classes or instances of both.
 
@@ -314,7 +315,8 @@ def build_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu
 
     env_class: an id, `gym.make` (None), a class, a function, or an environment. env_args: see `Config`; not changed.
     """
-    num_envs = int((env_args or {}).get("num_envs") or 1)
+    env_args = newer_env_args(env_args or {})
+    num_envs = int(env_args.get("num_envs") or 1)
     if num_envs > 1:
         return vectorise(env_class, env_args, num_envs, device_of(gpu_id))
     return make_env(env_class, env_args, gpu_id)
@@ -323,7 +325,7 @@ def build_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu
 def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = False) -> Any:
     """The run's environments under the vector contract, on `args.device`; for evaluation never the ones that learn.
 
-    ValueError: the environment is not what `args` say.
+    ValueError: the environment is not what `args` say, or the one for evaluation is of another kind.
     """
     env_class, num_envs = args.env_class, num_envs or args.num_envs
     if if_eval:
@@ -338,6 +340,10 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
             args.__dict__["num_envs"] = env.num_envs
         if env.num_envs != args.num_envs:
             raise ValueError(f"num_envs={args.num_envs} was asked for, {env.env_name} has {env.num_envs} environments")
+    for name in ("state_dim", "action_dim", "if_discrete"):  # the actor is one and the same
+        if getattr(env, name) != getattr(args, name):
+            told = f"{name} is {getattr(env, name)!r}, not {getattr(args, name)!r}"
+            raise ValueError(f"{env.env_name}, the environment for evaluation, is unlike the one that trains: {told}")
     return env
 
 

@@ -7,7 +7,8 @@ import math
 import pickle
 import warnings
 from dataclasses import fields
-from typing import Any
+from pathlib import Path
+from typing import Any, Optional
 
 import gymnasium as gym
 import numpy as np
@@ -59,6 +60,12 @@ class Task:
 
     def close(self) -> None:
         Task.closed += 1
+
+
+class LongTask(Task):
+    """Another environment of the same kind."""
+
+    env_name, max_step = "LongTask", 500
 
 
 @pytest.fixture(autouse=True)
@@ -159,6 +166,20 @@ def test_contradictions_are_one_error():
         Config(Agent).init_before_training()
 
 
+def test_a_state_that_is_flattened_may_be_told_in_its_own_shape():
+    class Square(Task):
+        state_dim = (2, 3)
+
+    args = Config(Agent, Square, {"state_dim": (2, 3), "action_dim": 2, "if_discrete": True})
+    args.init_before_training()
+    assert (args.state_dim, build_vec_env(args).state_dim) == (6, 6)
+
+
+def test_a_schedule_needs_the_length_of_the_run():
+    with pytest.raises(ValueError, match=r"a schedule \(learning_rate\) needs .*break_step"):
+        Config(AgentSAC, "Pendulum-v1", learning_rate=LinearSchedule(1e-3)).init_before_training()
+
+
 def test_cwd_is_one_folder():
     assert Config(AgentSAC, Task, {"env_name": "a/b"}, random_seed=7).cwd == "./a_b_SAC_7"
     assert Config(AgentSAC, Task, cwd="here").cwd == "here"
@@ -178,6 +199,7 @@ def test_cwd_is_one_folder():
         ("state_dim", [3, 84, 84], (3, 84, 84)),
         ("break_step", 1e5, 100_000),
         ("break_step", math.inf, math.inf),
+        ("break_step", 300.7, 301),
         ("buffer_size", 1e6, 1_000_000),
         ("if_remove", np.bool_(False), False),
         ("gamma", np.float32(0.5), 0.5),
@@ -186,10 +208,17 @@ def test_cwd_is_one_folder():
         ("gpu_id", -1, -1),
         ("break_score", -200, -200.0),
         ("num_threads", None, None),
+        ("repeat_times", None, None),
+        ("log_std_init", -2, -2.0),
+        ("reward_scale", -1, -1.0),
+        ("lambda_entropy", 1, 1.0),
+        ("clip_grad_norm", math.inf, math.inf),
+        ("cwd", Path("here"), "here"),
+        ("callbacks", [print], [print]),
     ],
 )
 def test_values_take_the_type_of_the_default(name: str, value: Any, expected: Any):
-    args = Config(AgentSAC, **{name: value})
+    args = Config(AgentPPO if name in ("log_std_init", "lambda_entropy") else AgentSAC, **{name: value})
     assert getattr(args, name) == expected
     assert type(getattr(args, name)) is type(expected)
 
@@ -208,14 +237,48 @@ def test_values_take_the_type_of_the_default(name: str, value: Any, expected: An
         ("gamma", math.nan),
         ("learning_rate", [1e-3]),
         ("break_step", -1),
-        ("break_step", 10.5),
         ("if_remove", "yes"),
         ("num_envs", 0),
         ("random_seed", -1),
+        ("random_seed", None),
+        ("gamma", None),
+        ("batch_size", None),
+        ("break_step", None),
+        ("clip_grad_norm", None),
+        ("buffer_size", None),
+        ("horizon_len", None),
+        ("num_envs", None),
+        ("gpu_id", None),
+        ("eval_times", None),
+        ("buffer_size", math.inf),
+        ("horizon_len", math.inf),
+        ("utd", math.inf),
+        ("learning_rate", math.inf),
+        ("net_dims", ()),
+        ("activation", "rellu"),
+        ("activation", torch.nn.ReLU),
+        ("gamma", lambda progress: 0.9),
+        ("horizon_len", int),
+        ("update_freq", 0),
+        ("target_delay", 0),
+        ("num_ensembles", 0),
+        ("alpha_init", 0),
+        ("adam_eps", 0),
+        ("target_entropy", "auto"),
+        ("num_threads", 0),
+        ("callbacks", None),
+        ("callbacks", Task()),
+        ("callbacks", "abc"),
+        ("cwd", 5),
+        ("env_args", [1]),
+        ("eval_env_args", []),
+        ("env_class", 5),
+        ("eval_env_class", []),
+        ("action_dim", 0),
     ],
 )
 def test_nonsense_is_refused(name: str, value: Any):
-    with pytest.raises(ValueError, match=name):
+    with pytest.raises(ValueError, match=rf"^{name}=.* is needed$"):
         Config(AgentSAC, **{name: value})
     args = Config(AgentSAC)
     with pytest.raises(ValueError, match=name):
@@ -223,11 +286,80 @@ def test_nonsense_is_refused(name: str, value: Any):
     assert name not in vars(args)
 
 
+@pytest.mark.parametrize("agent_class", ["AgentSAC", 42, dict, lambda: 1])
+def test_the_agent_is_a_class_that_has_hyper_parameters(agent_class: Any):
+    with pytest.raises(ValueError, match=r"^agent_class=.*an agent's class itself"):
+        Config(agent_class)
+
+
+class OwnAgent(AgentSAC):
+    """A user's, in a file with `from __future__ import annotations`: the annotations are strings."""
+
+    penalty: float = -0.5
+    bonus: float = 1
+    cap: float = 1.0
+    rounds: Optional[int] = 3  # noqa: UP045
+    table: dict[str, int] = {}  # noqa: RUF012
+
+
+class OwnAgentOfTypes(AgentSAC):
+    """The same without it: the annotations are types."""
+
+
+OwnAgentOfTypes.__annotations__ = {
+    "penalty": float,
+    "bonus": float,
+    "cap": float,
+    "rounds": Optional[int],  # noqa: UP045
+    "table": dict[str, int],
+}
+for _name in OwnAgentOfTypes.__annotations__:
+    setattr(OwnAgentOfTypes, _name, getattr(OwnAgent, _name))
+
+
+@pytest.mark.parametrize("agent_class", [OwnAgent, OwnAgentOfTypes])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("penalty", -0.7),
+        ("bonus", 0.5),
+        ("cap", math.inf),
+        ("rounds", None),
+        ("rounds", -1),
+        ("table", {"a": 1}),
+        ("batch_size", 8),
+    ],
+)
+def test_a_users_own_setting_has_the_type_of_its_annotation_and_no_bounds(agent_class: Any, name: str, value: Any):
+    assert getattr(Config(agent_class, **{name: value}), name) == value
+    assert type(Config(agent_class, bonus=2).bonus) is float
+    for wrong in ("x", 1.5):
+        with pytest.raises(ValueError, match="rounds"):
+            Config(agent_class, rounds=wrong)
+
+
 def test_unknown_keyword_is_an_error_with_the_nearest_name():
     with pytest.raises(TypeError, match=r"'learning_rat'.*'learning_rate'"):
         Config(AgentSAC, learning_rat=1)
-    with pytest.raises(TypeError, match="ratio_clip"):
-        Config(AgentSAC, ratio_clip=0.2)  # PPO's
+    for name in ("n_step", "max_mem"):  # far from all, and near an older name
+        with pytest.raises(TypeError, match=rf"no setting '{name}'$"):
+            Config(AgentPPO, **{name: 1})
+
+
+@pytest.mark.parametrize(
+    ("agent_class", "name", "owner"), [(AgentPPO, "buffer_size", "AgentDQN"), (AgentSAC, "ratio_clip", "AgentPPO")]
+)
+def test_another_agents_setting_is_told_by_the_constructor_and_kept_later(agent_class: Any, name: str, owner: str):
+    with pytest.raises(TypeError, match=rf"'{name}' for {agent_class.__name__} \(.*{owner}.* have\)"):
+        Config(agent_class, **{name: 1})
+    args = Config(agent_class)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        setattr(args, name, 1)
+        args.n_step = 1  # of ElegantRL
+    assert getattr(args, name) == args.n_step == 1
+    with pytest.raises(TypeError, match="n_step"):
+        Config(agent_class, n_step=1)
 
 
 def test_unknown_attribute_is_kept_and_warned_about():
@@ -285,6 +417,8 @@ def test_todays_names_give_no_warning():
         ("eval_times1", 3, "eval_times", 3),
         ("eval_times2", 3, "eval_times", 3),
         ("net_dim", 32, "net_dims", (32, 32)),
+        ("net_dim", [64, 32], "net_dims", (64, 32)),
+        ("learner_gpus", (), "gpu_id", -1),
         ("num_layer", 3, "net_dims", (256, 256, 256)),
         ("layer_num", 1, "net_dims", (256,)),
         ("learner_gpus", 2, "gpu_id", 2),
@@ -303,7 +437,7 @@ def test_older_names_take_effect_and_say_todays(name: str, value: Any, new: str,
     assert name not in vars(args)
     with pytest.warns(DeprecationWarning, match=name):
         assert getattr(Arguments(AgentSAC, **{name: value}), new) == expected
-    if name not in ("learner_gpus", "env"):
+    if name not in ("learner_gpus", "env") and not isinstance(value, list):
         with pytest.warns(DeprecationWarning, match=name):
             assert getattr(args, name) == (value if name != "target_return" else 9.0)
 
@@ -347,6 +481,40 @@ def test_older_call_styles():
     assert args.break_score == 12
     args.if_allow_break = False
     assert args.break_score == math.inf
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_what_an_agents_instance_was_told_becomes_a_setting():
+    agent = AgentPPO()
+    agent.lambda_entropy = 0.05
+    assert Arguments(build_env("Pendulum-v1"), agent).lambda_entropy == 0.05
+    assert Arguments(Task, agent, lambda_entropy=0.5).lambda_entropy == 0.5
+    args = Arguments(env=Task)
+    args.agent = agent
+    assert (args.agent_class, args.lambda_entropy, AgentPPO.lambda_entropy) == (AgentPPO, 0.05, 0.0)
+
+
+def test_older_env_args_are_translated():
+    env_args = {"env_num": 3, "env_name": "CartPole-v1", "id": "CartPole-v1", "target_return": 475, "if_discrete": True}
+    with pytest.warns(DeprecationWarning) as caught:
+        args = Arguments(AgentPPO, gym.make, env_args)
+    assert [str(w.message).split()[0] for w in caught] == ["env_num", "target_return"]
+    assert {w.filename for w in caught} == {__file__}
+    assert (args.num_envs, args.break_score, args.state_dim) == (3, 475.0, 4)
+    with pytest.warns(DeprecationWarning):
+        assert build_env(gym.make, env_args).num_envs == 3
+        assert Arguments(AgentPPO, Task, env_args, break_score=9).break_score == 9
+
+    class Keywords(Task):
+        def __init__(self, **keywords: Any):
+            self.keywords = keywords
+
+    class Names(Task):
+        def __init__(self, target_return: float):
+            self.keywords = {"target_return": target_return}
+
+    assert build_env(Keywords, {"id": "x", "target_return": 1, "mine": 2}).keywords == {"mine": 2}
+    assert build_env(Names, {"id": "x", "target_return": 1}).keywords == {"target_return": 1}
 
 
 # seeds, copies, saving, printing
@@ -431,9 +599,12 @@ def test_build_vec_env():
     assert (eval_env.num_envs, eval_env.vec_env.envs[0].config, eval_env.max_step) == (5, 2, 5)
     args.max_step = 3
     assert build_vec_env(args).max_step == build_vec_env(args, if_eval=True).max_step == 3
-    args.eval_env_class = "CartPole-v1"
+    args.eval_env_class = LongTask
     args.eval_env_args = {}
-    assert build_vec_env(args, if_eval=True).env_name == "CartPole-v1"
+    assert build_vec_env(args, if_eval=True).env_name == "LongTask"
+    args.eval_env_class = "CartPole-v1"
+    with pytest.raises(ValueError, match=r"CartPole-v1, the environment for evaluation.*state_dim is 4, not 3"):
+        build_vec_env(args, if_eval=True)
 
 
 def test_evaluation_does_not_touch_the_environment_that_learns():
@@ -447,7 +618,7 @@ def test_evaluation_does_not_touch_the_environment_that_learns():
 
 
 def test_what_one_environment_said_is_not_told_to_another():
-    args = Config(Agent, Task, eval_env_class="CartPole-v1")
+    args = Config(Agent, Task, eval_env_class=LongTask)
     args.init_before_training()
     assert (build_vec_env(args).max_step, build_vec_env(args, if_eval=True).max_step) == (5, 500)
 

@@ -1,0 +1,102 @@
+"""What the value of a setting may be: its type is that of its annotation, its bounds are stated here."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..agents.net import ACTIVATIONS
+from ..envs import is_instance
+
+__all__ = ["checked"]
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+# Bounds are for the library's own names: a user's own setting may be negative, or infinite.
+POSITIVE = _names(
+    "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
+    "target_delay num_ensembles alpha_init adam_eps"
+)
+NOT_NEGATIVE = _names(
+    "gamma learning_rate clip_grad_norm state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "
+    "lambda_gae_adv lambda_entropy target_kl explore_rate explore_noise_std policy_noise_std policy_noise_clip "
+    "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
+    "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag"
+)
+LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none
+
+
+def _is_source(value: Any) -> bool:
+    return value is None or isinstance(value, str) or callable(value) or is_instance(value)
+
+
+SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and what is needed
+    "agent_class": (lambda value: hasattr(value, "hyper_parameters"), "an agent's class itself, such as AgentSAC,"),
+    "env_class": (_is_source, "an id, a class, a function or an environment"),
+    "eval_env_class": (_is_source, "an id, a class, a function or an environment"),
+    "env_args": (lambda value: isinstance(value, Mapping), "a dict"),
+    "eval_env_args": (lambda value: isinstance(value, Mapping), "a dict"),
+    "activation": (lambda value: isinstance(value, str) and value in ACTIVATIONS, " or ".join(ACTIVATIONS)),
+    "cwd": (lambda value: isinstance(value, str | os.PathLike), "a str or a Path"),
+    "callbacks": (lambda value: isinstance(value, list | tuple), "a list or tuple of objects"),
+}
+
+
+def checked(name: str, value: Any, annotation: Any) -> Any:
+    """The value in the type that the annotation says. ValueError: it has another type, or is out of bounds."""
+    kinds = _kinds(annotation)
+    if value is None and kinds & {"None", "Any"}:
+        return None
+    if name in ("net_dims", "state_dim"):
+        return _dims(name, value)
+    if name in SPECIAL:
+        passes, needed = SPECIAL[name]
+        if not passes(value):
+            raise ValueError(f"{name}={value!r}: {needed} is needed")
+        return os.fspath(value) if name == "cwd" else value
+    if kinds == {"bool"}:
+        if value not in (True, False):
+            raise ValueError(f"{name}={value!r}: True or False is needed")
+        return bool(value)
+    is_schedule = "LinearSchedule" in kinds and callable(value)
+    if is_schedule or not kinds & {"int", "float"} or kinds - {"int", "float", "None", "LinearSchedule"}:
+        return value
+    return _number(name, value, whole="float" not in kinds)
+
+
+def _number(name: str, value: Any, whole: bool) -> int | float:
+    is_bounded = name in POSITIVE | NOT_NEGATIVE
+    if_finite = whole or (is_bounded and name not in LIMITS)
+    needed = "a whole number" if whole else "a finite number" if if_finite else "a number"
+    needed += " above 0" if name in POSITIVE else " of at least 0" if is_bounded else ""
+    passes = isinstance(value, int | float | np.number) and not math.isnan(value)
+    passes = passes and (math.isfinite(value) or not if_finite) and (not whole or value == int(value))
+    if not passes or (is_bounded and value < 0) or (name in POSITIVE and value == 0):
+        raise ValueError(f"{name}={value!r}: {needed} is needed")
+    if name == "break_step" and math.isfinite(value):
+        return math.ceil(value)
+    return int(value) if whole else float(value)
+
+
+def _dims(name: str, value: Any) -> int | tuple[int, ...]:
+    dims = (value,) if isinstance(value, int | np.integer) else value
+    is_list = isinstance(dims, Sequence) and len(dims) > 0
+    if not is_list or not all(isinstance(dim, int | np.integer) and dim > 0 for dim in dims):
+        raise ValueError(f"{name}={value!r}: a positive integer, or a list or tuple of them, is needed")
+    return int(value) if name == "state_dim" and dims is not value else tuple(map(int, dims))
+
+
+def _kinds(annotation: Any) -> set[str]:
+    """The alternatives of an annotation, a type or a string: `float | None`, `Optional[float]` -> {float, None}."""
+    text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = re.sub(r"^(?:\w+\.)*Optional\[(.*)\]$", r"\1 | None", text)
+    return {part.strip("\"' ").rpartition(".")[2] for part in text.split("|")}
