@@ -8,14 +8,18 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
+from numbers import Integral
 from typing import Any, ClassVar, cast
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from .. import storage
+from ..compat import renamed_keywords
 from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
@@ -32,6 +36,25 @@ from .net import (
     compiled_gradients,
     gradients,
 )
+
+
+@contextmanager
+def float32_by_default() -> Iterator[None]:
+    """States and rewards are float32, so networks are, whatever the caller's default is."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def whole_sizes(name: str, sizes: Any) -> tuple[int, ...]:
+    """Sizes, or one, as a tuple. ValueError: there is none, or one is no positive whole number."""
+    found = (sizes,) if isinstance(sizes, Integral) or not hasattr(sizes, "__iter__") else tuple(sizes)
+    if not found or not all(isinstance(size, Integral) and int(size) > 0 for size in found):
+        raise ValueError(f"{name} is {sizes!r}: a positive whole number, or several for a shape, is needed")
+    return tuple(int(size) for size in found)
 
 
 class AgentBase:
@@ -81,6 +104,7 @@ class AgentBase:
         if state_dim is not None and action_dim is not None:
             self.init(net_dims, state_dim, action_dim, gpu_id, args)
 
+    @renamed_keywords(net_dim="net_dims")
     def init(
         self,
         net_dims: int | tuple[int, ...] | list[int] | None,
@@ -101,10 +125,10 @@ class AgentBase:
                 f"{type(self).__name__} is for {' or '.join(self.action_kinds)} actions, the environment's are {kind}. "
                 f"For {kind} actions there are AgentPPO, AgentA2C, {other}."
             )
-        dims = self.net_dims if net_dims is None else net_dims
-        self.net_dims = (int(dims),) if isinstance(dims, int) else tuple(int(dim) for dim in dims)
-        self.state_dim = tuple(state_dim) if isinstance(state_dim, tuple | list) else int(state_dim)
-        self.action_dim = int(action_dim)
+        self.net_dims = whole_sizes("net_dims", self.net_dims if net_dims is None else net_dims)
+        sizes = whole_sizes("state_dim", state_dim)
+        self.state_dim = sizes[0] if isinstance(state_dim, Integral) else sizes
+        self.action_dim = whole_sizes("action_dim", [action_dim])[0]
         self.device = device_of(gpu_id)
 
         self.progress = 0.0  # share of the run that is done, for schedules
@@ -113,7 +137,15 @@ class AgentBase:
         self.carry = 0.0  # fraction of an update that the next rollout inherits
         self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
+        self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
+        self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
+        self.gradients = compiled_gradients() if self.if_compile else gradients
+        with float32_by_default():
+            self.build_normalisers()
+            self.build_nets()
 
+    def build_normalisers(self) -> None:
+        """Sets those of states, values and rewards, which do nothing unless asked for."""
         tau = self.state_value_tau or None
         shape: tuple[int, ...] = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
         if (self.if_norm_state or tau) and len(shape) == 1:
@@ -123,10 +155,6 @@ class AgentBase:
         norm = NoNormaliser() if not (self.if_norm_value or tau) else Normaliser((), tau).to(self.device)
         self.value_norm: NoNormaliser = norm
         self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
-        self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
-        self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
-        self.gradients = compiled_gradients() if self.if_compile else gradients
-        self.build_nets()
 
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
@@ -152,7 +180,7 @@ class AgentBase:
 
     def adopt(self, name: str, net: nn.Module) -> None:
         """Takes a network, ours or a user's, as act or cri: shares the normalisers, makes its target and optimizer."""
-        self.__dict__[name] = self.share(net.to(self.device))
+        self.__dict__[name] = self.share(net.to(self.device, torch.float32))
         target = self.share(deepcopy(net).requires_grad_(False)) if name in self.target_nets else net
         self.__dict__[f"{name}_target"] = target
         optimizer = self.build_optimizer(name, net)
@@ -250,11 +278,22 @@ class AgentBase:
 
     @torch.no_grad()
     def select_action(self, state: Any, action_mask: Any = None) -> Any:
-        """The greedy action in the environment's own units, ready for env.step. state (S,) or (N, S), any array."""
-        x = torch.as_tensor(state, device=self.device)
+        """The greedy action in the environment's own units, ready for env.step.
+
+        state: (S,) or (N, S), any array; where states are flattened, the environment's own shape too.
+        ValueError: another shape.
+        """
+        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
+            raise ValueError("select_action expects a state and got (state, info): pass the state only")
+        x = torch.as_tensor(state if isinstance(state, Tensor) else np.array(state, ndmin=1), device=self.device)
         x = x if x.dtype == torch.uint8 else x.float()
-        shape = (self.state_dim,) if isinstance(self.state_dim, int) else self.state_dim
-        single = x.dim() <= len(shape) or (x.numel() == math.prod(shape) and x.shape[1:] != shape)
+        shape, size = (self.state_dim,) if isinstance(self.state_dim, int) else self.state_dim, x.numel()
+        is_flat = len(shape) == 1
+        single = x.shape == shape or (is_flat and size == shape[0] and x.shape[1:] != shape)
+        several = x.shape[1:] == shape or (is_flat and x.dim() > 1 and size == len(x) * shape[0])
+        if not (single or several):
+            many = str(("N", *shape)).replace("'", "")
+            raise ValueError(f"select_action expects a state {shape} or {many} and got shape {tuple(x.shape)}")
         mask = action_mask
         if mask is not None:
             mask = torch.as_tensor(mask, device=self.device).bool().reshape(-1, self.action_dim)
@@ -408,6 +447,7 @@ class AgentOffPolicy(AgentBase):
 
     target_nets: ClassVar[tuple[str, ...]] = ("act", "cri")
 
+    batch_size: int = 256  # transitions in one update
     buffer_size: int = 1_000_000  # transitions that the replay buffer keeps, of all environments together
     buffer_init_size: int = 1000  # transitions by random actions before the first update
     utd: float = 1.0  # critic updates for each collected transition

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 
 import gymnasium as gym
 import numpy as np
@@ -112,6 +113,52 @@ def test_an_empty_agent_is_built_later():
     agent.init((8,), 3, 2, -1)
     assert agent.act(torch.zeros(1, 3)).shape == (1, 2)
     assert agent.act_target is agent.act and agent.cri_target is agent.cri
+
+
+def test_an_empty_agent_is_built_by_older_keywords():
+    agent = AgentPPO()
+    with pytest.warns(DeprecationWarning, match="net_dim is now called net_dims") as caught:
+        agent.init(net_dim=64, state_dim=3, action_dim=1)
+    assert (agent.net_dims, agent.state_dim, caught[0].filename) == ((64,), 3, __file__)
+
+
+@pytest.mark.parametrize(
+    "wrong, dims",
+    [
+        ("state_dim", (16, "3", 1)),
+        ("state_dim", (16, 2.5, 1)),
+        ("state_dim", (16, (), 1)),
+        ("action_dim", (16, 3, 0)),
+        ("action_dim", (16, 3, (1, 2))),
+        ("net_dims", ((), 3, 1)),
+        ("net_dims", ((16, -1), 3, 1)),
+    ],
+)
+def test_dims_of_a_wrong_kind_are_refused(wrong, dims):
+    with pytest.raises(ValueError, match=f"{wrong} is .*a positive whole number"):
+        AgentPPO(*dims)
+
+
+@pytest.mark.parametrize("agent_class, if_discrete", OFF_POLICY + ON_POLICY, ids=name)
+def test_networks_are_float32_whatever_the_default_is(agent_class, if_discrete):
+    torch.set_default_dtype(torch.float64)
+    try:
+        how = {"if_discrete": if_discrete, "if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
+        agent = agent_class(16, 3, 2, -1, args=Settings(**how))
+        agent.select_action(np.zeros(3))
+        norms = [agent.state_norm.mean, agent.value_norm.std, agent.reward_norm.std]
+        tensors = [
+            *agent.act.parameters(),
+            *agent.cri_target.parameters(),
+            *norms,
+            getattr(agent, "log_alpha", norms[0]),
+        ]
+        assert {x.dtype for x in tensors} == {torch.float32}
+        agent.cri = copy.deepcopy(agent.cri).double()
+        assert next(agent.cri.parameters()).dtype == torch.float32
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def test_hyper_parameters_are_the_annotated_attributes():
@@ -283,6 +330,33 @@ def test_select_action_answers_in_the_environments_units():
     np.testing.assert_allclose(agent.select_action(state), 20 + 10 * greedy, rtol=1e-6)
     np.testing.assert_allclose(agent.select_action(list(state[0])), 20 + 10 * greedy[0], rtol=1e-6)
     assert agent.select_action(state[0]).dtype == np.float64
+
+
+def test_select_action_takes_any_array_of_the_right_shape():
+    agent, state = AgentDDPG(8, 6, 2, -1), np.arange(6.0)
+    expected = agent.select_action(state)
+    several = [
+        [state, state],
+        np.stack([state, state]),
+        torch.tensor([[0, 1, 2, 3, 4, 5]] * 2),
+        [state.reshape(2, 3)] * 2,
+    ]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for same in (list(state), np.broadcast_to(state, (6,)), state.reshape(2, 3), [state[:3], state[3:]]):
+            assert (agent.select_action(same) == expected).all()
+        for both in several:
+            np.testing.assert_allclose(agent.select_action(both), [expected] * 2, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "state", [np.zeros(4), np.zeros(12), np.zeros((2, 5, 6)), np.zeros((6, 2)), [], 0.0], ids=np.shape
+)
+def test_select_action_refuses_another_shape(state):
+    with pytest.raises(ValueError, match=r"expects a state \(6,\) or \(N, 6\) and got shape"):
+        AgentDDPG(8, 6, 2, -1).select_action(state)
+    with pytest.raises(ValueError, match="pass the state only"):
+        AgentDDPG(8, 6, 2, -1).select_action((state, {}))
 
 
 @pytest.mark.parametrize("agent_class, if_discrete", OFF_POLICY + ON_POLICY, ids=name)
