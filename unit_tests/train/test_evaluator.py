@@ -441,9 +441,9 @@ def test_console_lines_are_aligned_under_one_header(capsys):
 @pytest.mark.parametrize(
     "room, last, length",
     [
-        (200, "trainR", 124),
-        (124, "trainR", 124),
-        (123, "trainR", 104),
+        (200, "trainR", 127),
+        (127, "trainR", 127),
+        (126, "trainR", 104),
         (100, "entropy", 96),
         (80, "objA", 80),
         (9, "", 57),
