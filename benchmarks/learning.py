@@ -66,8 +66,8 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "num_envs": 8, "learning_rate": LinearSchedule(1e-3), "buffer_size": 150_000, "gamma": 0.98,
-    "soft_update_tau": 1.0, "target_delay": 100,
+    "net_dims": (128, 128), "num_envs": 8, "learning_rate": LinearSchedule(1e-3), "adam_eps": 1.5e-4, "batch_size": 256,
+    "buffer_size": 100_000, "utd": 0.5, "gamma": 0.98, "soft_update_tau": 1.0, "target_delay": 100,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
@@ -88,8 +88,8 @@ LUNAR_PPO = {
     "gamma": 0.999, "lambda_gae_adv": 0.98, "lambda_entropy": 0.01, "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_D3QN = {
-    "net_dims": (128, 128), "learning_rate": LinearSchedule(1e-3), "batch_size": 128, "horizon_len": 32,
-    "buffer_size": 300_000, "utd": 0.5,
+    "net_dims": (128, 128), "num_envs": 8, "learning_rate": LinearSchedule(1e-3), "adam_eps": 1.5e-4, "batch_size": 128,
+    "buffer_size": 400_000, "utd": 0.25, "soft_update_tau": 1.0, "target_delay": 250,
 }  # fmt: skip
 LUNAR_OFF = {
     "net_dims": (128, 128),
@@ -99,14 +99,14 @@ LUNAR_OFF = {
 }
 
 TASKS = [
-    *(Row("CartPole-v1", agent, 150_000, 2_500, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 400_000, 10_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
     Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
     Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),
     Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
-    Row("LunarLander-v3", "AgentD3QN", 300_000, 10_000, LUNAR_D3QN),
+    Row("LunarLander-v3", "AgentD3QN", 400_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
     Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
 ]
