@@ -44,24 +44,6 @@ OLD_SETTINGS = {
     "eval_times2": "eval_times",
 }
 
-ABSENT_SETTINGS = {  # ElegantRL's, of which no agent here has any: scripts may set them
-    "lambda_fit_cum_r",
-    "if_use_v_trace",
-    "lambda_h_term",
-    "h_term_k_step",
-    "h_term_gamma",
-    "h_term_sample_rate",
-    "h_term_drop_rate",
-    "h_term_update_gap",
-    "n_step",
-    "num_agents",
-    "if_share_params",
-    "if_agent_id",
-    "rnn_dim",
-    "seq_len",
-    "burn_in",
-}
-
 OLD_MODULES = {
     "elegantrl.run": "elegantrl.train.run",
     "elegantrl.config": "elegantrl.train.config",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import agents
-from ..compat import ABSENT_SETTINGS, OLD_SETTINGS, newer_env_args, read_older, translate, warn_renamed
+from ..compat import OLD_SETTINGS, newer_env_args, read_older, translate, warn_renamed
 from ..device import device_of
 from ..envs import (
     ENV_ATTRIBUTES,
@@ -135,7 +135,7 @@ class Config:
             for new_name, new_value in translate(self, name, value).items():
                 setattr(self, new_name, new_value)
         elif name != "if_off_policy":  # that is the agent's to say
-            is_known = name in self._known() or name in ABSENT_SETTINGS or _owners(name)  # scripts set them for all
+            is_known = name in self._known() or _owners(name)  # scripts set what some other agent has
             if self.agent_class is not None and not is_known:
                 warn(f"{name!r} is no setting of this run{self._hint(name)}; it is kept")
             value = self._checked(name, value)
