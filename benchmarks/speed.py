@@ -172,11 +172,11 @@ ZOO_PPO: dict[str, dict[str, Any]] = {
 
 def sb3_with_ours(task: str) -> dict[str, Any]:
     """Our number of environments, horizon, minibatch, epochs and network, said in Stable-Baselines3's words."""
-    ours = OUR_PPO[task]
+    ours = Config(elegantrl.agents.AgentPPO, task, **OUR_PPO[task])
     return {
-        "num_envs": ours["num_envs"], "n_steps": ours["horizon_len"], "batch_size": ours["batch_size"],
-        "n_epochs": ours["repeat_times"], "learning_rate": ours["learning_rate"],
-        "policy_kwargs": {"net_arch": list(ours["net_dims"])},
+        "num_envs": ours.num_envs, "n_steps": ours.horizon_len, "batch_size": ours.batch_size,
+        "n_epochs": ours.repeat_times, "learning_rate": ours.learning_rate, "gamma": ours.gamma,
+        "gae_lambda": ours.lambda_gae_adv, "policy_kwargs": {"net_arch": list(ours.net_dims)},
     }  # fmt: skip
 
 
