@@ -175,7 +175,7 @@ def sb3_with_ours(task: str) -> dict[str, Any]:
     ours = Config(elegantrl.agents.AgentPPO, task, **OUR_PPO[task])
     return {
         "num_envs": ours.num_envs, "n_steps": ours.horizon_len, "batch_size": ours.batch_size,
-        "n_epochs": ours.repeat_times, "learning_rate": ours.learning_rate, "gamma": ours.gamma,
+        "n_epochs": int(ours.repeat_times), "learning_rate": ours.learning_rate, "gamma": ours.gamma,
         "gae_lambda": ours.lambda_gae_adv, "policy_kwargs": {"net_arch": list(ours.net_dims)},
     }  # fmt: skip
 

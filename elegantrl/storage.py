@@ -16,6 +16,7 @@ import torch
 KEPT_RUNS = 3
 MARKERS = ("recorder.json", "checkpoint.pth")  # their content tells a run of this library from a user's files
 CHECKPOINT = {"config", "agent", "worker", "evaluator"}  # what a checkpoint holds, among others
+BEST_ACTOR = re.compile(r"actor__\d{12}_(-?\d+\.\d{3})\.pt")
 RUN_FILE = re.compile(
     r"(act|actor|cri|checkpoint)\.pth|(act|cri)_(target|optimizer)\.pth"
     r"|actor\.pt|actor__\d{12}(_-?\d+\.\d{3})?\.pt|render_\d{12}\.gif"
@@ -122,6 +123,16 @@ def run_files(cwd: str | Path) -> list[Path]:
     cwd = Path(cwd)
     candidates = [*cwd.glob("*"), *cwd.glob("tensorboard/*")]
     return sorted(p for p in candidates if RUN_FILE.fullmatch(p.relative_to(cwd).as_posix()) and not p.is_dir())
+
+
+def best_actor(cwd: str | Path) -> Path:
+    """The actor that scored best in a run. FileNotFoundError: none was kept (`if_keep_save`)."""
+    scores = {path: float(m[1]) for path in Path(cwd).iterdir() if (m := BEST_ACTOR.fullmatch(path.name))}
+    if scores:
+        return max(scores, key=scores.__getitem__)
+    if (Path(cwd) / "actor.pt").exists():  # if_over_write
+        return Path(cwd) / "actor.pt"
+    raise FileNotFoundError(f"{cwd} holds no actor__{{step}}_{{return}}.pt: the run kept none, or it is another folder")
 
 
 def set_aside(cwd: str | Path) -> Path | None:

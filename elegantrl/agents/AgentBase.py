@@ -68,6 +68,8 @@ class AgentBase:
     log_names: ClassVar[tuple[str, ...]] = ("objC", "objA")  # what `update_net` returns
     target_nets: ClassVar[tuple[str, ...]] = ()  # which of act, cri have a copy that follows slowly
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous",)  # or "discrete", or both
+    act_needs: ClassVar[tuple[str, ...]] = ()  # methods that act must have beside forward
+    cri_needs: ClassVar[tuple[str, ...]] = ()
     if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
 
     act: Any  # the policy
@@ -180,6 +182,12 @@ class AgentBase:
 
     def adopt(self, name: str, net: nn.Module) -> None:
         """Takes a network, ours or a user's, as act or cri: shares the normalisers, makes its target and optimizer."""
+        missing = [method for method in getattr(self, f"{name}_needs") if not hasattr(net, method)]
+        if missing:
+            raise TypeError(
+                f"{type(self).__name__} needs a network `{name}` with {' and '.join(missing)}; {type(net).__name__} has "
+                f"none. {type(getattr(self, name)).__name__} in elegantrl/agents/net.py shows what to take and return."
+            )
         self.__dict__[name] = self.share(net.to(self.device, torch.float32))
         target = self.share(deepcopy(net).requires_grad_(False)) if name in self.target_nets else net
         self.__dict__[f"{name}_target"] = target
@@ -554,6 +562,7 @@ class AgentOnPolicy(AgentBase):
     if_off_policy = False
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous", "discrete")
     log_names = ("objC", "objA", "entropy", "kl")
+    act_needs = ("sample", "logprob_entropy")
 
     net_dims = (64, 64)
     activation = "tanh"

@@ -18,6 +18,7 @@ class AgentDQN(AgentOffPolicy):
     """Q-learning with a replay buffer and a target network. Its act is its cri."""
 
     target_nets = ("cri",)
+    cri_needs = ("q_values",)
     action_kinds = ("discrete",)
     log_names = ("objC",)
     net_class: ClassVar[type[QNet] | type[QNetDuel]] = QNet

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..trajectory import Batch
 from .AgentBase import AgentOffPolicy
-from .functional import weighted_mean
+from .functional import least, weighted_mean
 from .net import ActorSAC, CriticEnsemble, FlatAdam
 
 
@@ -19,6 +19,7 @@ class AgentSAC(AgentOffPolicy):
     """Maximises return plus temperature times entropy. Its act_target is its act."""
 
     target_nets = ("cri",)
+    act_needs = ("sample",)
     log_names = ("objC", "objA", "alpha", "entropy")
 
     num_ensembles: int = 2  # critics
@@ -47,12 +48,12 @@ class AgentSAC(AgentOffPolicy):
     def next_value(self, batch: Batch) -> Tensor:
         """min_k Q'_k(s', a') - alpha log pi(a'|s') with a' from the current actor, eq. 3."""
         action, logprob = self.act.sample(batch.next.states)
-        return self.cri_target(batch.next.states, action).amin(0) - self.log_alpha.exp() * logprob
+        return least(self.cri_target(batch.next.states, action)) - self.log_alpha.exp() * logprob
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """alpha log pi - min_k Q_k (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
         action, logprob = self.act.sample(batch.states)
-        q, alpha, entropy = self.cri(batch.states, action).amin(0), self.log_alpha.detach().exp(), -logprob.detach()
+        q, alpha, entropy = least(self.cri(batch.states, action)), self.log_alpha.detach().exp(), -logprob.detach()
         policy_loss = weighted_mean(alpha * logprob - q, batch.weight)
         temperature_loss = self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
         return policy_loss + temperature_loss, -policy_loss, alpha, entropy.mean()

@@ -7,8 +7,8 @@ from torch import Tensor
 
 from ..trajectory import Batch
 from .AgentDDPG import AgentDDPG, OrnsteinUhlenbeckNoise
-from .functional import weighted_mean
-from .net import CriticEnsemble
+from .functional import least, weighted_mean
+from .net import CriticEnsemble, first_value
 
 __all__ = ["AgentDDPG", "AgentTD3", "OrnsteinUhlenbeckNoise"]
 
@@ -30,9 +30,8 @@ class AgentTD3(AgentDDPG):
         action = self.act_target(batch.next.states)
         clip = self.policy_noise_clip
         noise = (self.policy_noise_std * torch.randn_like(action)).clamp(-clip, clip)
-        return self.cri_target(batch.next.states, (action + noise).clamp(-1, 1)).amin(0)
+        return least(self.cri_target(batch.next.states, (action + noise).clamp(-1, 1)))
 
     def actor_loss(self, batch: Batch) -> Tensor:
-        """-Q_1(s, mu(s)): the first critic alone is computed."""
-        q = self.cri(batch.states, self.act(batch.states), slice(0, 1)).squeeze(0)
-        return -weighted_mean(q, batch.weight)
+        """-Q_1(s, mu(s))."""
+        return -weighted_mean(first_value(self.cri, batch.states, self.act(batch.states)), batch.weight)

@@ -120,6 +120,11 @@ def clip_by_norm(grads: Tensor, max_norm: float) -> Tensor:
     return norms
 
 
+def least(q: Tensor) -> Tensor:
+    """The smallest of an ensemble's values, (K, B) -> (B,); a single critic's (B,) stay as they are."""
+    return q if q.dim() == 1 else q.amin(0)
+
+
 @torch.no_grad()
 def soft_update(target: nn.Module, net: nn.Module, tau: float) -> None:
     """target <- (1 - tau) * target + tau * net."""

@@ -496,6 +496,14 @@ class CriticEnsemble(CriticBase):
         return self.value_norm.restore(self.net(x, members).squeeze(-1))
 
 
+def first_value(critic: nn.Module, state: Tensor, action: Tensor) -> Tensor:
+    """Q_1(s, a) (B,): of our ensembles only the first member is computed, a user's critic may answer (B,) or (K, B)."""
+    if isinstance(critic, CriticEnsemble):
+        return critic(state, action, slice(0, 1)).squeeze(0)
+    q = critic(state, action)
+    return q if q.dim() == 1 else q[0]
+
+
 class CriticTwin(CriticEnsemble):
     """Two independent Q(s, a). (B, S), (B, A) -> (2, B)"""
 

@@ -58,7 +58,10 @@ class GymEnv(gym.Env):
             self._native_shape, dtype = _sizes("state_dim", dim, self.env_name), np.dtype(np.float32)
         else:
             said = "no observation_space and no state_dim" if space is None else f"observation_space {space}"
-            raise ValueError(f"{self.env_name} has {said}: a Box is needed (see gymnasium.wrappers.FlattenObservation)")
+            raise ValueError(
+                f"{self.env_name} has {said}: give it an observation_space that is a Box (gymnasium.wrappers."
+                "FlattenObservation makes one), or the attributes state_dim, action_dim, if_discrete, max_step"
+            )
         is_image = dtype == np.uint8 or len(self._native_shape) == 3
         self._dtype = np.dtype(np.uint8 if dtype == np.uint8 else np.float32)
         self.state_dtype = torch.uint8 if dtype == np.uint8 else torch.float32
@@ -78,7 +81,9 @@ class GymEnv(gym.Env):
             dim = math.prod(_sizes("action_dim", dim, self.env_name))
             self.codec = ActionCodec.plain(dim, _find(env, "if_discrete", given.get("if_discrete", False)))
         else:
-            raise ValueError(f"{self.env_name} has no action_space and no action_dim")
+            raise ValueError(
+                f"{self.env_name} has no action_space: give it one, or the attributes action_dim, if_discrete"
+            )
         self.action_dim, self.if_discrete = self.codec.action_dim, self.codec.if_discrete
         self.action_space = space if isinstance(space, gym.Space) else self.codec.to_space()
         self._reset_keywords = tuple(kwargs_filter(env.reset, {"seed": None, "options": None}))
@@ -234,6 +239,8 @@ def _registered_id(env_id: str) -> str:
     if not versions:
         return env_id  # gym.make has the better message
     newest = f"{base}-v{max(versions)}"
+    if int(env_id.removeprefix(f"{base}-v")) > max(versions):
+        return env_id  # not one that is gone
     warn(f"{env_id} is not registered, {newest} is used")
     return newest
 

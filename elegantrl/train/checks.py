@@ -32,6 +32,7 @@ NOT_NEGATIVE = _names(
     "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
     "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag"
 )
+SHARES = _names("gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta")  # to 1
 LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none
 
 
@@ -80,7 +81,9 @@ def _number(name: str, value: Any, whole: bool) -> int | float:
     needed += " above 0" if name in POSITIVE else " of at least 0" if is_bounded else ""
     passes = isinstance(value, int | float | np.number) and not math.isnan(value)
     passes = passes and (math.isfinite(value) or not if_finite) and (not whole or value == int(value))
-    if not passes or (is_bounded and value < 0) or (name in POSITIVE and value == 0):
+    needed += " and at most 1" if name in SHARES else ""
+    too_large = passes and name in SHARES and value > 1
+    if not passes or too_large or (is_bounded and value < 0) or (name in POSITIVE and value == 0):
         raise ValueError(f"{name}={value!r}: {needed} is needed")
     if name == "break_step" and math.isfinite(value):
         return math.ceil(value)

@@ -190,10 +190,9 @@ class Run:
                 self.checkpoint()
 
     def say_how_it_ended(self) -> None:
-        self.console.line(
-            f"Ended at step {self.total_step:,} (and {self.worker.reset_rows:,} reset rows): {self.stop_reason}. "
-            f"Files and LearningCurve.jpg: {self.args.cwd}"
-        )
+        files = f"Files and LearningCurve.jpg: {self.args.cwd}" if self.has_begun else "Nothing was written."
+        steps = f"{self.total_step:,} (and {self.worker.reset_rows:,} reset rows)"
+        self.console.line(f"Ended at step {steps}: {self.stop_reason}. {files}")
 
 
 def train_agent_single_process(args: Config) -> Run:
@@ -276,10 +275,11 @@ def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
     return agent
 
 
-def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> Any:
+def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None, best: bool = False) -> Any:
     """The agent that a run left in cwd: `load_agent(cwd).select_action(state)` answers in the environment's units.
 
     agent_class: needed only where the class was defined in a script or notebook and cannot be imported by its name.
+    best: the policy of the best evaluation (of the actor__{step}_{return}.pt files) instead of the run's last one.
     """
     checkpoint = storage.load_checkpoint(cwd)
     saved = checkpoint["config"]
@@ -289,6 +289,8 @@ def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None) -> A
     agent.codec = ActionCodec.from_dict(saved["codec"])
     with storage.refusing_misfits(cwd, agent):
         agent.load_state_dict(checkpoint["agent"])
+        if best:
+            agent.act.load_state_dict(storage.load(storage.best_actor(cwd), agent.device).state_dict())
     return agent
 
 

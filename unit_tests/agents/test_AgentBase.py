@@ -408,3 +408,35 @@ def test_an_infinite_loss_stops_with_finite_parameters():
     with pytest.raises(FloatingPointError, match="AgentSAC: objC is inf"):
         update(agent, buffer)
     assert all(bool(torch.isfinite(p).all()) for net in (agent.act, agent.cri) for p in net.parameters())
+
+
+class OneCritic(nn.Module):
+    """A user's own: a single Q(s, a), (B,)."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(3, 1)
+
+    def forward(self, state, action):
+        return self.net(torch.cat([state, action], -1)).squeeze(-1)
+
+
+@pytest.mark.parametrize("agent_class", [AgentSAC, AgentTD3])
+def test_a_users_single_critic_is_no_minimum_over_the_batch(agent_class):
+    """Rewards of 0 and 10: the value of each row is its own."""
+    agent = build(agent_class, Clock(), batch_size=2)
+    agent.cri = OneCritic()
+    batch = filled(Clock()).sample(32)
+    assert agent.next_value(batch).shape == (32,)
+    agent.cri_target.net.weight.data.copy_(torch.tensor([[5.0, -5.0, 0.0]]))
+    assert agent.next_value(batch).std() > 1
+    agent.sums = torch.zeros(len(agent.log_names))
+    agent.update_critic(batch)
+    agent.update_actor(batch)
+
+
+def test_what_a_users_network_lacks_is_told_at_once():
+    agent = build(AgentSAC, Clock())
+    with pytest.raises(TypeError, match=r"AgentSAC needs a network `act` with sample; Linear has none"):
+        agent.act = nn.Linear(2, 1)
+    assert type(agent.act).__name__ == "ActorSAC"

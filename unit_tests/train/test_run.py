@@ -469,6 +469,15 @@ def test_a_resume_that_fails_leaves_the_checkpoint(tmp_path):
     assert before == ((tmp_path / "checkpoint.pth").read_bytes(), (tmp_path / "recorder.npy").read_bytes())
 
 
+def test_the_best_policy_is_loaded(tmp_path):
+    run = train_agent(config(AgentSAC, cwd=str(tmp_path)), True)
+    scores = {float(path.stem.rpartition("_")[2]): path for path in tmp_path.glob("actor__*_*.pt")}
+    state = torch.rand(5, 2)
+    best = torch.load(scores[max(scores)], weights_only=True)
+    assert torch.equal(load_agent(str(tmp_path), best=True).act(state), best(state))
+    assert torch.equal(load_agent(str(tmp_path)).act(state), run.agent.act(state))
+
+
 def test_a_misspelt_hook_is_told():
     class Typo:
         def on_rolout(self, run):
