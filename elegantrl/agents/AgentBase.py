@@ -185,7 +185,7 @@ class AgentBase:
         missing = [method for method in getattr(self, f"{name}_needs") if not hasattr(net, method)]
         if missing:
             raise TypeError(
-                f"{type(self).__name__} needs a network `{name}` with {' and '.join(missing)}; {type(net).__name__} has "
+                f"{type(self).__name__} needs a network {name} with {' and '.join(missing)}; {type(net).__name__} has "
                 f"none. {type(getattr(self, name)).__name__} in elegantrl/agents/net.py shows what to take and return."
             )
         self.__dict__[name] = self.share(net.to(self.device, torch.float32))

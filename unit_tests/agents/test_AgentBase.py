@@ -437,6 +437,6 @@ def test_a_users_single_critic_is_no_minimum_over_the_batch(agent_class):
 
 def test_what_a_users_network_lacks_is_told_at_once():
     agent = build(AgentSAC, Clock())
-    with pytest.raises(TypeError, match=r"AgentSAC needs a network `act` with sample; Linear has none"):
+    with pytest.raises(TypeError, match=r"AgentSAC needs a network act with sample; Linear has none"):
         agent.act = nn.Linear(2, 1)
     assert type(agent.act).__name__ == "ActorSAC"
