@@ -29,7 +29,7 @@ class GymEnv(gym.Env):
 
     Actions are in the environment's own units. States are float32 (S,), or uint8 / (C, H, W)-like arrays as they come.
     Attributes: `env_name, num_envs (1), max_step, state_dim, action_dim, if_discrete, state_dtype, codec`; all others
-    are the wrapped environment's. An episode longer than a `max_step` that the user gave is truncated here.
+    are the wrapped environment's. An episode of `max_step` steps is truncated here, where the environment does not end it.
 
     given: attributes for what the environment itself does not say; a smaller `max_step` than its own is obeyed.
     ValueError: no spaces and no attributes, or a state of another shape than announced.
@@ -47,7 +47,7 @@ class GymEnv(gym.Env):
         limits = (_find(env, "_max_episode_steps", None), _find(env, "max_step", None))  # TimeLimit's, the attribute
         own_limit = next(filter(None, (*limits, getattr(self.spec, "max_episode_steps", None))), math.inf)
         wanted = given.get("max_step") or math.inf
-        self._limit = wanted if wanted < own_limit else math.inf
+        self._limit = min(wanted, own_limit)  # kept here too: an attribute alone ends no episode
         self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))
 
         space, dim = _own_space(env, "observation_space", "state_dim")

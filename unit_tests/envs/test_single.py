@@ -255,3 +255,18 @@ def test_a_vector_environment_of_gymnasium_is_refused():
     for env_class in (build, build()):
         with pytest.raises(ValueError, match="pass the id and num_envs"):
             make_env(env_class)
+
+
+def test_a_max_step_attribute_ends_episodes():
+    class Endless:
+        state_dim, action_dim, if_discrete, max_step = 1, 1, False, 4
+
+        def reset(self):
+            return np.zeros(1), {}
+
+        def step(self, action):
+            return np.zeros(1), 1.0, False, False, {}
+
+    env = GymEnv(Endless())
+    env.reset()
+    assert [env.step([0.0])[3] for _ in range(4)] == [False, False, False, True]
