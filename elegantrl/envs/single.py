@@ -29,7 +29,7 @@ class GymEnv(gym.Env):
 
     Actions are in the environment's own units. States are float32 (S,), or uint8 / (C, H, W)-like arrays as they come.
     Attributes: `env_name, num_envs (1), max_step, state_dim, action_dim, if_discrete, state_dtype, codec`; all others
-    are the wrapped environment's. An episode of `max_step` steps is truncated here, where the environment does not end it.
+    are the wrapped environment's. An episode of `max_step` steps is truncated here, where nothing else ends it.
 
     given: attributes for what the environment itself does not say; a smaller `max_step` than its own is obeyed.
     ValueError: no spaces and no attributes, or a state of another shape than announced.
