@@ -4,7 +4,7 @@
 
 A short training run is traced. Every function of elegantrl/ that it calls counts with all its lines, and every class on
 the way with its docstring and attributes. Left out is what lies beside that way: environments, evaluation, console,
-pictures, saving and loading.
+pictures, saving and loading, and the checks of settings' values.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elegantrl import Config, agents, train_agent
 
 ROOT = Path(elegantrl.__file__).parent
 BESIDE = ("envs/", "storage.py", "compat.py", "device.py", "train/evaluator.py", "train/console.py", "train/plots.py")
-BESIDE += ("train/recorder.py", "__init__.py", "train/__init__.py", "agents/__init__.py")
+BESIDE += ("train/recorder.py", "train/checks.py", "warn.py", "__init__.py", "train/__init__.py", "agents/__init__.py")
 SAVING = ("state_dict", "load_state_dict", "save_or_load_agent", "checkpoint", "end", "close", "to_dict", "modules")
 
 
