@@ -478,10 +478,6 @@ class AgentOffPolicy(AgentBase):
         """What the actor minimises, ()."""
         raise NotImplementedError
 
-    def td_loss(self, td: Tensor) -> Tensor:
-        """Loss of a temporal difference, elementwise."""
-        return td.square()
-
     def actor_due(self) -> bool:
         return self.update_count % self.update_freq == 0
 
@@ -526,7 +522,7 @@ class AgentOffPolicy(AgentBase):
                 f"{tuple(label.shape)}: expected (B,) or (K, B). Squeeze the critic's last axis."
             )
         td = q - label
-        loss = weighted_mean(self.td_loss(self.value_norm.shrink(td)), batch.weight)  # (K,)
+        loss = weighted_mean(self.value_norm.shrink(td).square(), batch.weight)  # (K,)
         return loss.sum(), loss.mean(), td, label
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..trajectory import Batch, Record
@@ -15,7 +15,7 @@ from .net import QNet, QNetDuel
 
 
 class AgentDQN(AgentOffPolicy):
-    """Q-learning with a replay buffer and a target network. Its act is its cri."""
+    """Q-learning with a replay buffer and a target network, squared error (1312.5602 eq. 2). Its act is its cri."""
 
     target_nets = ("cri",)
     cri_needs = ("q_values",)
@@ -26,6 +26,7 @@ class AgentDQN(AgentOffPolicy):
     if_discrete = True
     batch_size = 64
     learning_rate = 5e-4
+    clip_grad_norm = math.inf  # the rare, large errors at an episode's end are what Q has to learn from
     utd = 0.25  # an update every four transitions
     explore_rate: float | LinearSchedule = LinearSchedule(1.0, 0.05, fraction=0.1)  # share of random actions
 
@@ -49,10 +50,6 @@ class AgentDQN(AgentOffPolicy):
     def next_value(self, batch: Batch) -> Tensor:
         """max_a Q'(s', a), 1312.5602 eq. 3."""
         return self.cri_target.q_values(batch.next.states, batch.next.action_mask).amax(-1)
-
-    def td_loss(self, td: Tensor) -> Tensor:
-        """Squared up to 1, then linear: the clipped error of the Nature paper (2015), methods."""
-        return F.huber_loss(td, torch.zeros_like(td), reduction="none")
 
     def actor_due(self) -> bool:
         return False

@@ -54,11 +54,17 @@ def test_networks_of_the_family():
     assert [isinstance(build(c, env).cri, QNetDuel) for c in (AgentDuelingDQN, AgentD3QN)] == [True, True]
 
 
-def test_the_error_is_squared_up_to_one_then_linear():
-    td = torch.tensor([0.5, -3.0], requires_grad=True)
-    loss = build(AgentDQN, Clock(if_discrete=True)).td_loss(td)
-    loss.sum().backward()
-    assert loss.tolist() == [0.125, 2.5] and td.grad.tolist() == [0.5, -1.0]
+def test_a_rare_large_error_counts_by_its_square():
+    """One end of an episode (Q 50, label 0) among 100 rows that are right: a clipped error would be 0.5, not 25."""
+    agent, rows = build(AgentDQN, Clock(if_discrete=True)), 100
+    agent.cri, zeros, actions = Table(0.0, 50.0), torch.zeros(rows), torch.zeros(rows, dtype=torch.long)
+    actions[7], states = 1, torch.zeros(rows, 2)
+    columns = {"rewards": zeros, "undones": zeros, "discount": zeros, "weight": zeros + 1, "index": zeros}
+    loss = agent.critic_objective(Batch(states, actions=actions, next=Record(states), **columns))[0]
+    assert loss.item() == 25.0
+    loss.backward()
+    assert agent.cri.values.grad.tolist() == [0.0, 1.0]
+    assert agent.clip_grad_norm == float("inf")
 
 
 def test_epsilon_follows_its_schedule():
