@@ -31,7 +31,10 @@ class AgentSAC(AgentOffPolicy):
             self.target_entropy = -float(self.action_dim)
         self.log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha_init), device=self.device))
         self.act = ActorSAC(self.net_dims, self.state_dim, self.action_dim, self.activation)
-        self.cri = CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
+        self.cri = self.build_critic()
+
+    def build_critic(self) -> CriticEnsemble:
+        return CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
 
     def build_optimizer(self, name: str, net: nn.Module) -> FlatAdam:
         optimizer = super().build_optimizer(name, net)
@@ -46,14 +49,26 @@ class AgentSAC(AgentOffPolicy):
         return self.cri(batch.states, batch.actions)
 
     def next_value(self, batch: Batch) -> Tensor:
-        """min_k Q'_k(s', a') - alpha log pi(a'|s') with a' from the current actor, eq. 3."""
+        """Q'(s', a') - alpha log pi(a'|s') with a' from the current actor, eq. 3."""
         action, logprob = self.act.sample(batch.next.states)
-        return least(self.cri_target(batch.next.states, action)) - self.log_alpha.exp() * logprob
+        return self.target_value(batch.next.states, action) - self.log_alpha.exp() * logprob
+
+    def target_value(self, state: Tensor, action: Tensor) -> Tensor:
+        """What the target critics make of an action, (B, S), (B, A) -> (B,): min_k Q'_k."""
+        return least(self.cri_target(state, action))
+
+    def pooled(self, q: Tensor) -> Tensor:
+        """What the actor climbs of the critics' values, (K, B) -> (B,): min_k Q_k."""
+        return least(q)
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
-        """alpha log pi - min_k Q_k (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
+        """alpha log pi - Q (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
         action, logprob = self.act.sample(batch.states)
-        q, alpha, entropy = least(self.cri(batch.states, action)), self.log_alpha.detach().exp(), -logprob.detach()
+        q, alpha, entropy = (
+            self.pooled(self.cri(batch.states, action)),
+            self.log_alpha.detach().exp(),
+            -logprob.detach(),
+        )
         policy_loss = weighted_mean(alpha * logprob - q, batch.weight)
         temperature_loss = self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
         return policy_loss + temperature_loss, -policy_loss, alpha, entropy.mean()

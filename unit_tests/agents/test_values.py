@@ -12,7 +12,8 @@ from unit_tests.tasks import Clock, build, train
 
 GAMMA = 0.9
 DISCRETE = [agents.AgentDQN, agents.AgentDoubleDQN, agents.AgentDuelingDQN, agents.AgentD3QN]
-CONTINUOUS = [agents.AgentDDPG, agents.AgentTD3, agents.AgentSAC, agents.AgentModSAC]
+DISCRETE += [agents.AgentEnsembleDQN, agents.AgentEmbedDQN]
+CONTINUOUS = [agents.AgentDDPG, agents.AgentTD3, agents.AgentSAC, agents.AgentModSAC, agents.AgentREDQ]
 OFF_POLICY = [*((c, True) for c in DISCRETE), *((c, False) for c in CONTINUOUS)]
 ON_POLICY = [(c, discrete) for c in (agents.AgentPPO, agents.AgentA2C) for discrete in (False, True)]
 ON_POLICY += [(agents.AgentDiscretePPO, True), (agents.AgentDiscreteA2C, True)]

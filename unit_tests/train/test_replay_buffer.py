@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 
@@ -163,11 +165,13 @@ def test_the_root_is_the_sum_of_the_leaves(capacity):
     for _ in range(3):
         index = torch.randint(capacity, (size,))
         tree.update(index, torch.rand(size) * 10)
-        leaves = tree.sums[tree.leaves :]
-        assert tree.sums[1].item() == pytest.approx(leaves.sum().item(), rel=1e-12)
+        leaves = tree.leaves
+        assert tree.total.item() == pytest.approx(leaves.sum().item(), rel=1e-12)
+        for parents, children in itertools.pairwise(tree.levels):
+            assert torch.equal(parents.view(-1)[: len(children)], children.sum(1))
     again = SumTree(capacity, 0.6, 0.4, torch.device("cpu"))
     again.load_state_dict(tree.state_dict())
-    assert torch.equal(again.sums, tree.sums) and again.max_priority == tree.max_priority
+    assert all(map(torch.equal, again.levels, tree.levels)) and again.max_priority == tree.max_priority
     drawn, weight = tree.sample(1000)
     assert bool((leaves[drawn] > 0).all()) and weight.max() == 1.0
 
@@ -206,14 +210,14 @@ def test_new_rows_have_the_largest_priority_so_far():
     batch = buffer.sample(64)
     buffer.feedback(batch, torch.full((2, 64), 100.0))  # of an ensemble: the mean over its members
     buffer.update(counted(10, 10))
-    leaves = buffer.tree.sums[buffer.tree.leaves :]
+    leaves = buffer.tree.leaves
     assert leaves[9:19].tolist() == pytest.approx([100.0**0.6] * 10) and leaves[19] == 0
 
 
 def test_a_repeated_index_keeps_the_sums_right():
     tree = SumTree(4, 1.0, 1.0, torch.device("cpu"))
     tree.update(torch.tensor([1, 1, 2]), torch.tensor([3.0, 5.0, 2.0]))
-    assert tree.sums[1] == tree.sums[4:].sum() and tree.sums[5] in (3.0, 5.0)
+    assert tree.total == tree.leaves.sum() and tree.leaves[1] in (3.0, 5.0)
 
 
 def test_feedback_without_priorities_does_nothing():
