@@ -12,7 +12,8 @@ from elegantrl.agents.net import ConvNet, CriticEnsemble, CriticPPO, EnsembleMLP
 
 CRITICS = [
     *((q, lambda net, s, a: net.q_values(s)) for q in (QNet, QNetDuel, nets.QNetTwin, nets.QNetTwinDuel)),
-    *((q, lambda net, s, a: net(s, a)) for q in (nets.Critic, CriticEnsemble, nets.CriticTwin)),
+    *((q, lambda net, s, a: net.q_values(s)) for q in (nets.QNetEnsemble, nets.QNetEmbed)),
+    *((q, lambda net, s, a: net(s, a)) for q in (nets.Critic, CriticEnsemble, nets.CriticTwin, nets.CriticREDQ)),
     (CriticPPO, lambda net, s, a: net(s)),
 ]
 
@@ -104,7 +105,7 @@ def test_convnet_refuses_a_shape_that_is_no_image():
 
 def test_networks_take_images():
     state, action = torch.randint(256, (4, 3, 16, 16), dtype=torch.uint8), torch.rand(4, 2)
-    for net_class in (QNet, QNetDuel):
+    for net_class in (QNet, QNetDuel, nets.QNetEmbed):
         assert net_class((8,), (3, 16, 16), 2).q_values(state).shape == (4, 2)
     assert nets.Actor((8,), (3, 16, 16), 2)(state).shape == (4, 2)
     assert CriticEnsemble((8,), (3, 16, 16), 2, 3)(state, action).shape == (3, 4)
