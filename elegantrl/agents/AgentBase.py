@@ -34,6 +34,7 @@ from .functional import (
     vtrace,
     weighted_mean,
 )
+from .h_term import WithHTerm
 from .net import (
     ActorDiscretePPO,
     ActorPPO,
@@ -173,6 +174,7 @@ class AgentBase:
     def build_options(self) -> None:
         """Puts the functions of the options that were chosen where the update looks for them."""
         self.observers: list[Callable[[Trajectory], None]] = []  # what each rollout is shown to
+        self.policy_step: Callable[..., tuple[Tensor, ...]] = self.minimize  # on the actor's objective
 
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
@@ -406,6 +408,10 @@ class AgentBase:
         for observer in self.observers:
             observer(trajectory)
 
+    def state_value(self, record: Record) -> Tensor:
+        """The value of the states of a trajectory, (T + 1, N, S) -> (T + 1, N)."""
+        raise NotImplementedError(f"{type(self).__name__} must define state_value(record).")
+
     def update_net(self, buffer: Any) -> tuple[float, ...]:
         """Learns from the newest data. Returns the floats that `log_names` names."""
         raise NotImplementedError
@@ -579,9 +585,8 @@ class AgentOffPolicy(AgentBase):
         tr.cum_rewards = cumulative_rewards(rewards, tr.undones, tr.unmasks, self.state_value(tr), self.gamma)
 
     def state_value(self, record: Record) -> Tensor:
-        """The value of states under the target networks, (..., S) -> (...)"""
         rows = Record(**{name: x.flatten(0, 1) for name, x in record.state_like().items()})
-        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).view(record.states.shape[:2])
+        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).view(record.states.shape[:2])  # reads no more
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """What the actor minimises (), then what the log shows of it, each (): first what it gains."""
@@ -597,7 +602,7 @@ class AgentOffPolicy(AgentBase):
         return td
 
     def update_actor(self, batch: Batch) -> None:
-        _, *logs = self.minimize(self.actor_objective, batch, self.act_optimizer)
+        _, *logs = self.policy_step(self.actor_objective, batch, self.act_optimizer)
         self.actor_count += 1
         self.sums[1:].add_(torch.stack(logs))
 
@@ -607,7 +612,7 @@ class AgentOffPolicy(AgentBase):
             target.matrix().lerp_(net.matrix(), self.soft_update_tau)
 
 
-class AgentOnPolicy(AgentBase):
+class AgentOnPolicy(WithHTerm, AgentBase):
     """Advantages and returns of the newest rollout; minimise policy_loss - entropy, and (V - return)^2.
 
     The networks are small by default, with tanh and orthogonal layers. Discrete or continuous by the environment.
@@ -650,6 +655,12 @@ class AgentOnPolicy(AgentBase):
         """V(s), (..., S) -> (...)"""
         return self.cri(record.states)
 
+    def state_value(self, record: Record) -> Tensor:
+        return self.value(record)
+
+    def log_density(self, record: Record, actions: Tensor) -> Tensor:
+        return self.act.logprob_entropy(record.states, actions, record.action_mask)[0]
+
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.act.sample(state, action_mask)
 
@@ -680,8 +691,7 @@ class AgentOnPolicy(AgentBase):
         tr, (rewards, values) = trajectory, self.rewards_and_values(trajectory)
         assert tr.logprobs is not None
         rows = tr.at(slice(0, -1))
-        logprobs, _ = self.act.logprob_entropy(rows.states, tr.actions, rows.action_mask)
-        logratios = logprobs - tr.logprobs
+        logratios = self.log_density(rows, tr.actions) - tr.logprobs
         return vtrace(rewards, tr.undones, tr.unmasks, values, logratios, self.gamma, self.lambda_gae_adv)
 
     def rewards_and_values(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
@@ -761,7 +771,7 @@ class AgentOnPolicy(AgentBase):
 
     def update_once(self, batch: Rollout) -> None:
         """One step of the policy and of the value."""
-        _, logs = self.minimize(self.objective, batch, self.act_optimizer, self.cri_optimizer)
+        _, logs = self.policy_step(self.objective, batch, self.act_optimizer, self.cri_optimizer)
         self.update_count += 1
         self.actor_count += 1
         self.sums.add_(logs)

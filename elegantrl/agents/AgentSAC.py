@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trajectory import Batch
+from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
 from .functional import least, weighted_mean
+from .h_term import WithHTerm
 from .net import ActorSAC, CriticEnsemble, FlatAdam
 
 
-class AgentSAC(AgentOffPolicy):
+class AgentSAC(WithHTerm, AgentOffPolicy):
     """Maximises return plus temperature times entropy. Its act_target is its act."""
 
     target_nets = ("cri",)
@@ -44,6 +45,9 @@ class AgentSAC(AgentOffPolicy):
 
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         return self.act.sample(state)[0]
+
+    def log_density(self, record: Record, actions: Tensor) -> Tensor:
+        return self.act.logprob(record.states, actions)
 
     def q_value(self, batch: Batch) -> Tensor:
         return self.cri(batch.states, batch.actions)

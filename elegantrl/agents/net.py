@@ -426,6 +426,13 @@ class ActorSAC(ActorBase):
         mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
         return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), torch.randn_like(mean))
 
+    def logprob(self, state: Tensor, action: Tensor) -> Tensor:
+        """The log-probability of an action (B,), which is taken a hair inside of [-1, 1]."""
+        mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
+        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        noise = (action.clamp(-1 + 1e-6, 1 - 1e-6).atanh() - mean) * (-log_std).exp()
+        return squashed_gaussian(mean, log_std, noise)[1]
+
 
 class ActorPPO(ActorBase):
     """Gaussian whose std does not depend on the state. (B, S) -> the mean, clipped to [-1, 1] (B, A)
