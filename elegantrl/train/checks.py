@@ -39,8 +39,6 @@ SHARES = _names(  # at most 1
     "gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta h_term_gamma "
     "h_term_sample_rate h_term_drop_rate"
 )
-    "gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta h_term_gamma h_term_sample_rate h_term_drop_rate"
-)  # to 1
 LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none
 
 
@@ -55,8 +53,8 @@ SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and wh
     "env_args": (lambda value: isinstance(value, Mapping), "a dict"),
     "eval_env_args": (lambda value: isinstance(value, Mapping), "a dict"),
     "activation": (lambda value: isinstance(value, str) and value in ACTIVATIONS, " or ".join(ACTIVATIONS)),
-    "h_term_form": (lambda value: value in FORMS, " or ".join(FORMS)),
-    "h_term_weight": (lambda value: value in WEIGHTS, " or ".join(WEIGHTS)),
+    "h_term_form": (lambda value: value in list(FORMS), " or ".join(FORMS)),
+    "h_term_weight": (lambda value: value in list(WEIGHTS), " or ".join(WEIGHTS)),
     "cwd": (lambda value: isinstance(value, str | os.PathLike), "a str or a Path"),
     "callbacks": (lambda value: isinstance(value, list | tuple), "a list or tuple of objects"),
 }
