@@ -172,7 +172,7 @@ class HTerm(NoHTerm):
         """Lays the archive out for drawing: all rows in one tensor of each kind, and where windows may begin."""
         self.episodes = episodes
         if episodes:
-            self.rows = {name: torch.cat([episode[name] for episode in episodes]) for name in sorted(episodes[0])}
+            self.rows = joined(episodes)
             self.rows["weights"] = self.scale(self.rows["weights"])
             lengths = [len(episode["rewards"]) for episode in episodes]
             begins = zip(accumulate(lengths, initial=0), lengths, strict=False)
@@ -219,11 +219,20 @@ class HTerm(NoHTerm):
 
     def state_dict(self) -> dict[str, Any]:
         """The archive. A checkpoint cuts the episodes under way."""
-        return {"episodes": self.episodes}
+        lengths = torch.tensor([len(episode["rewards"]) for episode in self.episodes], dtype=torch.long)
+        return {"rows": joined(self.episodes), "lengths": lengths}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        device = self.agent.device
-        self.arrange([{name: x.to(device) for name, x in rows.items()} for rows in state.get("episodes", [])])
+        state = state or {"rows": {}, "lengths": torch.zeros(0)}  # of an agent without the term
+        lengths = state["lengths"].long().tolist()
+        parts = {name: x.to(self.agent.device).split(lengths) for name, x in state["rows"].items()}
+        self.arrange([{name: parts[name][i] for name in parts} for i in range(len(lengths))])
+
+
+def joined(episodes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
+    """The rows of all episodes, one after the other, by name; nothing of none."""
+    names = sorted(episodes[0]) if episodes else []
+    return {name: torch.cat([episode[name] for episode in episodes]) for name in names}
 
 
 class WithHTerm(Base):

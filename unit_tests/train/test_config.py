@@ -424,6 +424,7 @@ def test_todays_names_give_no_warning():
         ("learner_gpus", (1, 2), "learner_gpu_ids", (1, 2)),
         ("learner_gpus", (0,), "learner_gpu_ids", ()),
         ("if_per_or_gae", True, "if_use_per", True),
+        ("h_term_lambda", 0.125, "lambda_h_term", 0.125),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*it is kept")

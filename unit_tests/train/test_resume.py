@@ -22,6 +22,7 @@ from unit_tests.train.test_run import ROOT, complete
 NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
 BUFFER = {"if_save_buffer": True}
 PER = BUFFER | {"if_use_per": True, "per_beta": LinearSchedule(0.4, 0.4)}  # a beta that rises depends on break_step
+H_TERM = {"env_class": Clock, "lambda_h_term": 0.1, "h_term_k_step": 3, "h_term_sample_rate": 0.5}
 CASES = {
     "SAC": (AgentSAC, BUFFER),
     "SAC, normalisers": (AgentSAC, BUFFER | NORMS),
@@ -31,6 +32,9 @@ CASES = {
     "D3QN": (AgentD3QN, BUFFER | {"utd": 0.3, "explore_rate": 0.3}),  # the default schedule depends on break_step
     "D3QN, PER, n-step": (AgentD3QN, PER | {"n_step": 3, "explore_rate": 0.3}),
     "REDQ, cumulative rewards": (AgentREDQ, BUFFER | {"lambda_fit_cum_r": 0.5, "update_freq": 4}),
+    "SAC, H-term": (AgentSAC, BUFFER | H_TERM),
+    "DDPG, H-term": (AgentDDPG, BUFFER | H_TERM | {"h_term_weight": "advantage", "h_term_update_gap": 2}),
+    "PPO, H-term": (AgentPPO, H_TERM | {"h_term_form": "mean", "h_term_buffer_size": 40}),
     "PPO": (AgentPPO, {}),
     "PPO, V-trace": (AgentPPO, {"if_use_v_trace": True}),
     "PPO, normalisers": (AgentPPO, {"if_norm_state": True, "if_norm_reward": True}),
