@@ -68,11 +68,8 @@ class AgentSAC(WithHTerm, AgentOffPolicy):
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """alpha log pi - Q (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
         action, logprob = self.act.sample(batch.states)
-        q, alpha, entropy = (
-            self.pooled(self.cri(batch.states, action)),
-            self.log_alpha.detach().exp(),
-            -logprob.detach(),
-        )
+        q = self.pooled(self.cri(batch.states, action))
+        alpha, entropy = self.log_alpha.detach().exp(), -logprob.detach()
         policy_loss = weighted_mean(alpha * logprob - q, batch.weight)
         temperature_loss = self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
         return policy_loss + temperature_loss, -policy_loss, alpha, entropy.mean()

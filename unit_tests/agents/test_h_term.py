@@ -96,6 +96,14 @@ def test_episodes_are_put_together_over_rollouts_and_sorted_by_return():
     assert len(term.open["rewards"]) <= 4  # nothing is kept of what has been taken
 
 
+def test_no_episode_is_taken_twice():
+    """One environment's episodes end while the other's goes on, so that their rows are kept."""
+    term = archive()
+    term.observe(rows([1, 2, 3, 4], [5, 6, 7, 8], undones=[(1, 0), (3, 0)]))
+    term.observe(rows([5, 6, 7, 8], [9, 10, 11, 12]))
+    assert rewards_of(term) == [[3, 4], [1, 2]]
+
+
 def test_an_episode_that_was_cut_is_dropped():
     term = archive()
     term.observe(rows([1, 2, 3, 4]))
@@ -221,6 +229,9 @@ def test_the_term_alone_pulls_the_actor_to_what_paid():
     loss = agent.h_term.loss(windows)
     # log N: -0.5 * 0.25 - 0.9189 + 2.3026 = 1.2587, of three in four, times gamma
     assert loss.item() == pytest.approx(-0.5 * 0.75 * 1.25865, rel=1e-4)
+    agent.h_term_form, agent.h_term.dims = "mean", 2
+    assert agent.h_term.loss(windows).item() == pytest.approx(loss.item() / 2)
+    agent.h_term_form = "sum"
     # d log N / d mu = (0.05 - 0) / 0.01 = 5
     assert torch.autograd.grad(loss, agent.act.action)[0].item() == pytest.approx(-0.5 * 0.75 * 5, rel=1e-4)
     update(agent, filled(Clock()), transitions=50)
