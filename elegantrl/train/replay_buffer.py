@@ -261,7 +261,8 @@ class SumTree:
     def sample(self, batch_size: int) -> tuple[Tensor, Tensor]:
         """Leaves (B,) with probability p_i / sum p, stratified, and importance weights (B,) of maximum 1."""
         running = F.pad(self.sums.cumsum(0), (1, 0))  # running[i]: of all blocks before i
-        strata = torch.arange(batch_size, device=running.device) + torch.rand_like(running[:1].expand(batch_size))
+        random = torch.rand(batch_size, dtype=torch.float64, device=running.device)
+        strata = torch.arange(batch_size, device=running.device) + random
         block, rest = chosen(running[1:], strata * (running[-1] / batch_size))
         leaves = self.blocks.index_select(0, block)
         leaf, _ = chosen(leaves.cumsum(1), (rest - running[block])[:, None])

@@ -303,7 +303,7 @@ def test_rounding_never_ends_in_a_leaf_of_zero(rest, monkeypatch):
     tree = SumTree(9000, 1.0, 1.0, torch.device("cpu"))
     index = torch.randperm(9000)[:50]
     tree.update(index, 10 ** (torch.rand(50) * 12 - 6))
-    monkeypatch.setattr(torch, "rand_like", lambda x: torch.full_like(x, rest))
+    monkeypatch.setattr(torch, "rand", lambda *size, **how: torch.full(size, rest, dtype=torch.float64))
     assert bool((tree.leaves[tree.sample(512)[0]] > 0).all())
 
 
