@@ -347,6 +347,11 @@ class AgentBase:
         self.last, self.return_carry = Record.of(state, info), None
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
 
+    def cut(self, columns: Tensor) -> None:
+        """The next rollout does not continue these environments (n,), although the others' go on."""
+        if self.return_carry is not None:
+            self.return_carry[columns] = 0.0
+
     @property
     def last_state(self) -> Tensor | None:
         """The states (N, S) at which the next rollout begins; a script may set them after its own env.reset."""
@@ -538,7 +543,7 @@ class AgentOffPolicy(AgentBase):
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
         buffer.add_size = 0
         buffer.anneal(self.progress)
-        for batch in buffer.batches(updates, self.batch_size, self.gamma, self.n_step):
+        for batch in buffer.batches(updates, self.batch_size, self.gamma, n_step=self.n_step):
             td = self.update_critic(batch)
             buffer.feedback(batch, td)
             if self.actor_due():

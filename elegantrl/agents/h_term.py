@@ -51,7 +51,7 @@ def unit_range(rewards: Tensor) -> Tensor:
 
 def standardised(advantages: Tensor) -> Tensor:
     """Moved to mean 0 and std 1 over all of them. (R,)"""
-    return (advantages - advantages.mean()) / (advantages.std() + 1e-5)
+    return (advantages - advantages.mean()) / (advantages.std(correction=0) + 1e-5)
 
 
 def advantages(agent: Any, trajectory: Trajectory) -> Tensor:
@@ -84,8 +84,8 @@ class NoHTerm:
     def observe(self, trajectory: Trajectory) -> None:
         """Takes the episodes that a rollout finishes into the archive."""
 
-    def cut(self) -> None:
-        """The next rollout does not continue the newest one: the episodes under way are dropped."""
+    def cut(self, columns: Tensor | None = None) -> None:
+        """The next rollout does not continue these environments (n,), or any: their episodes under way are dropped."""
 
     def step(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
         """`minimize`, with the term where it is due."""
@@ -119,9 +119,12 @@ class HTerm(NoHTerm):
 
     # the archive
 
-    def cut(self) -> None:
-        self.open: dict[str, Tensor] = {}  # rows of the episodes under way, (P, N, ...)
-        self.starts = torch.zeros(0, dtype=torch.long)  # the row of `open` in which each environment's began, (N,)
+    def cut(self, columns: Tensor | None = None) -> None:
+        if columns is None:
+            self.open: dict[str, Tensor] = {}  # rows of the episodes under way, (P, N, ...)
+            self.starts = torch.zeros(0, dtype=torch.long)  # the row of `open` in which each environment's began, (N,)
+        elif self.open:
+            self.starts[columns.cpu()] = len(self.open["rewards"])
 
     @torch.no_grad()
     def observe(self, trajectory: Trajectory) -> None:
@@ -263,6 +266,10 @@ class WithHTerm(Base):
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
         super().begin(state, info)
         self.h_term.cut()
+
+    def cut(self, columns: Tensor) -> None:
+        super().cut(columns)
+        self.h_term.cut(columns)
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "h_term": self.h_term.state_dict()}

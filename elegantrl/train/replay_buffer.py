@@ -183,7 +183,7 @@ class ReplayBuffer:
         bytes_each = 2 * batch_size * self.bytes_per_transition
         while count > 0:
             together = 1 if self.tree is not None else min(count, max(1, DRAW_BYTES // bytes_each))
-            yield from self.sample(together * batch_size, gamma, n_step).split(batch_size)
+            yield from self.sample(together * batch_size, gamma, n_step=n_step).split(batch_size)
             count -= together
 
     def anneal(self, progress: float) -> None:

@@ -59,7 +59,7 @@ def test_weights_are_scaled():
     assert unit_range(torch.tensor([-2.0, 0.0, 2.0])).tolist() == [0.0, 0.5, 1.0]
     assert unit_range(torch.ones(3)).tolist() == [0.0] * 3
     x = standardised(torch.tensor([1.0, 2.0, 6.0]))
-    assert x.mean().item() == pytest.approx(0, abs=1e-6) and x.std().item() == pytest.approx(1, abs=1e-4)
+    assert x.mean().item() == pytest.approx(0, abs=1e-6) and x.std(correction=0).item() == pytest.approx(1, abs=1e-4)
 
 
 # --- the archive ---
@@ -110,6 +110,17 @@ def test_an_episode_that_was_cut_is_dropped():
     term.cut()
     term.observe(rows([5, 6, 7, 8], undones=[(2, 0)]))
     assert rewards_of(term) == [[5, 6, 7]]
+
+
+def test_environments_may_be_cut_one_by_one():
+    """As where one of several Workers was restarted; its discounted return starts anew too."""
+    agent = build(AgentDDPG, Clock(num_envs=2), lambda_h_term=1.0, h_term_k_step=2)
+    agent.return_carry = torch.tensor([3.0, 4.0])
+    agent.observe(rows([1, 2, 3], [11, 12, 13]))
+    agent.cut(torch.tensor([1]))
+    agent.observe(rows([4, 5, 6], [14, 15, 16], undones=[(1, 0), (1, 1)]))
+    assert rewards_of(agent.h_term) == [[14, 15], [1, 2, 3, 4, 5]]
+    assert agent.return_carry.tolist() == [3.0, 0.0]
 
 
 def test_windows_stay_within_an_episode_and_all_come():

@@ -188,7 +188,7 @@ def test_n_step_returns_equal_a_slow_reference(n_step, if_use_per):
     part = Trajectory(part.states[:, :1], **{k: getattr(part, k)[:, :1] for k in FLAGS})
     buffer.update(part, columns=torch.tensor([1]))
     buffer.cut(torch.tensor([2]))
-    batch = buffer.sample(600, 0.9, n_step)
+    batch = buffer.sample(600, 0.9, n_step=n_step)
     assert len(batch.index.unique()) > 15 and len(batch.discount.unique()) > min(n_step, 5)
     for i, index in enumerate(batch.index.tolist()):
         reward, discount, after = slow_look_ahead(buffer, index, 0.9, n_step)
