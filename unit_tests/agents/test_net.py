@@ -84,6 +84,14 @@ def test_popart_keeps_the_outputs(net_class, value):
             torch.testing.assert_close(value(net, state, action), before, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("net_class, value", CRITICS, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_bare_load_gives_the_network(net_class, value, tmp_path):
+    net, state, action = net_class((8,), 3, 2), torch.randn(5, 3), torch.randn(5, 2)
+    torch.save(net, tmp_path / "net.pth")
+    again = torch.load(tmp_path / "net.pth")
+    assert type(again) is net_class and torch.equal(value(again, state, action), value(net, state, action))
+
+
 # --- images ---
 @pytest.mark.parametrize("shape", [(3, 16, 12), (1, 84, 84)])
 def test_convnet_takes_both_orders_and_scales_bytes_once(shape):
