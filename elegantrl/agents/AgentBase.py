@@ -587,8 +587,8 @@ class AgentOffPolicy(AgentBase):
     def add_cumulative_rewards(self, trajectory: Trajectory) -> None:
         """What came after each row until its episode ends; where time or the rollout ends first, the targets' value.
 
-        That value is the one of the moment, and a row keeps its sum: where episodes seldom end by themselves, or the ring
-        is large, the sums lag behind what the policy now earns, and the weight should be small.
+        That value is the one of the moment, and a row keeps its sum: where episodes seldom end by themselves, or the
+        ring is large, the sums lag behind what the policy now earns, and the weight should be small.
         """
         tr, rewards = trajectory, self.scaled(trajectory.rewards)
         tr.cum_rewards = cumulative_rewards(rewards, tr.undones, tr.unmasks, self.state_value(tr), self.gamma)
