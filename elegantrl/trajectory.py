@@ -44,6 +44,7 @@ class Record:
 
 
 STATE_LIKE = tuple(f.name for f in fields(Record))
+OPTIONAL = ("cum_rewards",)  # further columns of a trajectory that the ring keeps where they are there
 
 
 @dataclass(kw_only=True)
@@ -57,6 +58,7 @@ class Batch(Record):
     weight: Tensor  # (B,), unmask times the importance weight
     index: Tensor  # (B,) long, the rows in the buffer, for `feedback`
     next: Record
+    cum_rewards: Tensor | None = None  # (B,), rewards up to the episode's end, for lambda_fit_cum_r
 
     def split(self, batch_size: int) -> Iterator[Batch]:
         """Batches of so many rows, as views."""
@@ -109,6 +111,7 @@ class Trajectory(Record):
     dones: Tensor  # (T, N) bool, an episode ended here; for the log, never read by an update
     logprobs: Tensor | None = None  # (T, N), on-policy
     bootstraps: Tensor | None = None  # (T, N), gamma V(final) of rows that a time limit ended, on-policy, 'same_step'
+    cum_rewards: Tensor | None = None  # (T, N), as in Batch
 
     @property
     def horizon(self) -> int:

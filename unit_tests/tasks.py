@@ -194,6 +194,7 @@ def train(agent: Any, env: Task, rounds: int, horizon: int, buffer: ReplayBuffer
         )
     for i in range(rounds):
         trajectory = worker.explore(if_random=buffer is not None and i == 0)
+        agent.observe(trajectory)
         if buffer is not None:
             buffer.update(trajectory)
         agent.update_net(trajectory if buffer is None else buffer)

@@ -14,9 +14,11 @@ TODAY = {
     "elegantrl": "Config Arguments get_gym_env_args build_env train_agent train_and_evaluate valid_agent load_agent "
     "train_agent_single_process Evaluator",
     "elegantrl.agents": "AgentBase AgentDQN AgentDoubleDQN AgentDuelingDQN AgentD3QN AgentDDPG AgentTD3 AgentSAC "
-    "AgentModSAC AgentPPO AgentA2C AgentDiscretePPO AgentDiscreteA2C",
+    "AgentEnsembleDQN AgentEmbedDQN AgentModSAC AgentREDQ AgentPPO AgentA2C AgentDiscretePPO AgentDiscreteA2C",
     "elegantrl.agents.AgentTD3": "AgentTD3 AgentDDPG OrnsteinUhlenbeckNoise",
     "elegantrl.agents.AgentPPO": "AgentPPO AgentDiscretePPO",
+    "elegantrl.agents.AgentREDQ": "AgentREDQ",
+    "elegantrl.agents.net": "QNet QNetDuel QNetTwin QNetTwinDuel CriticTwin CriticEnsemble CriticREDQ",
     "elegantrl.train": "train_agent build_env get_gym_env_args Config Evaluator ReplayBuffer",
     "elegantrl.train.config": "Config Arguments build_env check_env kwargs_filter get_gym_env_args",
     "elegantrl.train.run": "train_agent train_and_evaluate init_agent valid_agent render_agent",
@@ -32,6 +34,7 @@ OLD = {
     "elegantrl.envs.Gym": "build_env get_gym_env_args",
     "elegantrl.train.demo": "train_agent",
     "elegantrl.agents.AgentModSAC": "AgentModSAC",
+    "elegantrl.agents.AgentEmbedDQN": "AgentEmbedDQN",
     "elegantrl.agents.AgentD3QN": "AgentD3QN",
     "elegantrl.agents.AgentDiscretePPO": "AgentDiscretePPO",
 }

@@ -21,8 +21,12 @@ class AgentA2C(AgentOnPolicy):
         return advantages
 
     def policy_loss(self, logprobs: Tensor, batch: Rollout) -> Tensor:
-        """-A log pi, whose gradient is section 4's."""
-        return -batch.advantages * logprobs
+        """-rho A log pi, whose gradient is section 4's.
+
+        rho = min(1, pi / mu), 1802.01561 section 4.2, is 1 unless the rows are an older policy's.
+        """
+        rho = (logprobs.detach() - batch.logprobs).exp().clamp(max=1.0)
+        return -rho * batch.advantages * logprobs
 
 
 class AgentDiscreteA2C(AgentA2C):

@@ -8,10 +8,12 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from itertools import repeat
 from numbers import Integral
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import numpy as np
@@ -22,7 +24,17 @@ from .. import storage
 from ..compat import renamed_keywords
 from ..device import device_of
 from ..trajectory import Batch, Record, Rollout, Trajectory
-from .functional import LinearSchedule, at_progress, discounted_sums, gae, soft_update, weighted_mean
+from .functional import (
+    LinearSchedule,
+    at_progress,
+    cumulative_rewards,
+    discounted_sums,
+    gae,
+    soft_update,
+    vtrace,
+    weighted_mean,
+)
+from .h_term import WithHTerm
 from .net import (
     ActorDiscretePPO,
     ActorPPO,
@@ -145,6 +157,7 @@ class AgentBase:
         with float32_by_default():
             self.build_normalisers()
             self.build_nets()
+            self.build_options()
 
     def build_normalisers(self) -> None:
         """Sets those of states, values and rewards, which do nothing unless asked for."""
@@ -157,6 +170,11 @@ class AgentBase:
         norm = NoNormaliser() if not (self.if_norm_value or tau) else Normaliser((), tau).to(self.device)
         self.value_norm: NoNormaliser = norm
         self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
+
+    def build_options(self) -> None:
+        """Puts the functions of the options that were chosen where the update looks for them."""
+        self.observers: list[Callable[[Trajectory], None]] = []  # what each rollout is shown to
+        self.policy_step: Callable[..., tuple[Tensor, ...]] = self.minimize  # on the actor's objective
 
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
@@ -329,6 +347,11 @@ class AgentBase:
         self.last, self.return_carry = Record.of(state, info), None
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
 
+    def cut(self, columns: Tensor) -> None:
+        """The next rollout does not continue these environments (n,), although the others' go on."""
+        if self.return_carry is not None:
+            self.return_carry[columns] = 0.0
+
     @property
     def last_state(self) -> Tensor | None:
         """The states (N, S) at which the next rollout begins; a script may set them after its own env.reset."""
@@ -384,6 +407,15 @@ class AgentBase:
         return self.explore(env, self.new_trajectory(env, horizon_len), if_random).as_tuple()
 
     # learning and saving
+
+    def observe(self, trajectory: Trajectory) -> None:
+        """Shows a rollout, on the learning device, to the options, before it is stored or learned from."""
+        for observer in self.observers:
+            observer(trajectory)
+
+    def state_value(self, record: Record) -> Tensor:
+        """The value of the states of a trajectory, (T + 1, N, S) -> (T + 1, N)."""
+        raise NotImplementedError(f"{type(self).__name__} must define state_value(record).")
 
     def update_net(self, buffer: Any) -> tuple[float, ...]:
         """Learns from the newest data. Returns the floats that `log_names` names."""
@@ -463,6 +495,15 @@ class AgentOffPolicy(AgentBase):
     soft_update_tau: float = 5e-3  # share of the network that its target takes over at each target update
     target_delay: int = 1  # critic updates for each target update
     update_freq: int = 1  # critic updates for each actor update
+    n_step: int = 1  # rewards that are summed before the value of a state takes over
+    lambda_fit_cum_r: float = 0.0  # weight of the loss between a batch's mean Q and its mean cumulative reward
+
+    def build_options(self) -> None:
+        super().build_options()
+        self.critic_terms: list[Callable[[Batch, Tensor], Tensor]] = []  # of a batch and Q(s, a), each (K,)
+        if self.lambda_fit_cum_r > 0:
+            self.critic_terms.append(self.fit_cumulative_rewards)
+            self.observers.append(self.add_cumulative_rewards)
 
     # the nouns that an algorithm defines
 
@@ -501,7 +542,8 @@ class AgentOffPolicy(AgentBase):
         self.sums = torch.zeros(len(self.log_names), device=self.device)
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
         buffer.add_size = 0
-        for batch in buffer.batches(updates, self.batch_size, self.gamma):
+        buffer.anneal(self.progress)
+        for batch in buffer.batches(updates, self.batch_size, self.gamma, n_step=self.n_step):
             td = self.update_critic(batch)
             buffer.feedback(batch, td)
             if self.actor_due():
@@ -523,7 +565,37 @@ class AgentOffPolicy(AgentBase):
             )
         td = q - label
         loss = weighted_mean(self.value_norm.shrink(td).square(), batch.weight)  # (K,)
-        return loss.sum(), loss.mean(), td, label
+        total = loss
+        for term in self.critic_terms:
+            total = total + term(batch, q)
+        return total.sum(), loss.mean(), td, label
+
+    def fit_cumulative_rewards(self, batch: Batch, q: Tensor) -> Tensor:
+        """lambda_fit_cum_r * (mean Q - mean G)^2, (K,): the level of the values is that of the rewards that came.
+
+        Of the means alone, as in ElegantRL: a single G is the noisy return of an older policy.
+        """
+        if batch.cum_rewards is None:
+            raise ValueError(
+                "lambda_fit_cum_r needs the cumulative rewards of each rollout: call agent.observe(trajectory) before "
+                "buffer.update(trajectory), as Learner.store does."
+            )
+        gap = weighted_mean(q - batch.cum_rewards, batch.weight)
+        return self.lambda_fit_cum_r * self.value_norm.shrink(gap).square()
+
+    @torch.no_grad()
+    def add_cumulative_rewards(self, trajectory: Trajectory) -> None:
+        """What came after each row until its episode ends; where time or the rollout ends first, the targets' value.
+
+        That value is the one of the moment, and a row keeps its sum: where episodes seldom end by themselves, or the
+        ring is large, the sums lag behind what the policy now earns, and the weight should be small.
+        """
+        tr, rewards = trajectory, self.scaled(trajectory.rewards)
+        tr.cum_rewards = cumulative_rewards(rewards, tr.undones, tr.unmasks, self.state_value(tr), self.gamma)
+
+    def state_value(self, record: Record) -> Tensor:
+        rows = Record(**{name: x.flatten(0, 1) for name, x in record.state_like().items()})
+        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).view(record.states.shape[:2])  # reads no more
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """What the actor minimises (), then what the log shows of it, each (): first what it gains."""
@@ -539,7 +611,7 @@ class AgentOffPolicy(AgentBase):
         return td
 
     def update_actor(self, batch: Batch) -> None:
-        _, *logs = self.minimize(self.actor_objective, batch, self.act_optimizer)
+        _, *logs = self.policy_step(self.actor_objective, batch, self.act_optimizer)
         self.actor_count += 1
         self.sums[1:].add_(torch.stack(logs))
 
@@ -549,7 +621,7 @@ class AgentOffPolicy(AgentBase):
             target.matrix().lerp_(net.matrix(), self.soft_update_tau)
 
 
-class AgentOnPolicy(AgentBase):
+class AgentOnPolicy(WithHTerm, AgentBase):
     """Advantages and returns of the newest rollout; minimise policy_loss - entropy, and (V - return)^2.
 
     The networks are small by default, with tanh and orthogonal layers. Discrete or continuous by the environment.
@@ -570,6 +642,12 @@ class AgentOnPolicy(AgentBase):
     lambda_gae_adv: float = 0.95  # lambda of the generalised advantage estimate
     lambda_entropy: float = 0.0  # weight of the entropy bonus
     target_kl: float = float("inf")  # no further epoch once the mean KL from the old policy exceeds this
+    if_use_v_trace: bool = False  # V-trace in place of GAE, computed anew for each epoch
+
+    def build_options(self) -> None:
+        super().build_options()
+        if self.if_use_v_trace:
+            self.returns, self.epochs = self.vtrace_returns, self.fresh_epochs  # type: ignore[method-assign]
 
     def build_nets(self) -> None:
         dims = (self.net_dims, self.state_dim, self.action_dim, self.activation)
@@ -585,6 +663,12 @@ class AgentOnPolicy(AgentBase):
     def value(self, record: Record) -> Tensor:
         """V(s), (..., S) -> (...)"""
         return self.cri(record.states)
+
+    def state_value(self, record: Record) -> Tensor:
+        return self.value(record)
+
+    def log_density(self, record: Record, actions: Tensor) -> Tensor:
+        return self.act.logprob_entropy(record.states, actions, record.action_mask)[0]
 
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.act.sample(state, action_mask)
@@ -607,6 +691,20 @@ class AgentOnPolicy(AgentBase):
 
     def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""
+        tr, (rewards, values) = trajectory, self.rewards_and_values(trajectory)
+        advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
+        return advantages, advantages + values[:-1]
+
+    def vtrace_returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
+        """The same by V-trace, with the log-probabilities of today's policy."""
+        tr, (rewards, values) = trajectory, self.rewards_and_values(trajectory)
+        assert tr.logprobs is not None
+        rows = tr.at(slice(0, -1))
+        logratios = self.log_density(rows, tr.actions) - tr.logprobs
+        return vtrace(rewards, tr.undones, tr.unmasks, values, logratios, self.gamma, self.lambda_gae_adv)
+
+    def rewards_and_values(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
+        """Rewards (T, N) in the units of the values, and the values of all states, (T + 1, N)."""
         tr, rewards = trajectory, self.scaled(trajectory.rewards)
         if tr.bootstraps is not None:
             rewards = rewards + tr.bootstraps
@@ -616,8 +714,7 @@ class AgentOnPolicy(AgentBase):
                 f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected "
                 f"{tuple(tr.states.shape[:2])}: squeeze its last axis."
             )
-        advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
-        return advantages, advantages + values[:-1]
+        return rewards, values
 
     # the template
 
@@ -627,15 +724,22 @@ class AgentOnPolicy(AgentBase):
             assert self.last_state is not None
             buffer = Trajectory.from_tuple(buffer, self.last_state)
         self.start_update()
-        rollout = self.rows(buffer.to(self.device))
         self.sums = torch.zeros(len(self.log_names) + 1, device=self.device)  # of the logs, and of the weights
-        for _ in range(int(self.repeat_times)):
+        for rollout in self.epochs(buffer.to(self.device)):
             before = self.sums.clone()
             for batch in rollout.minibatches(self.batch_size):
                 self.update_once(batch)
             if self.is_far(self.sums - before):
                 break
         return self.read_logs(self.sums[:-1], [float(self.sums[-1])] * len(self.log_names))
+
+    def epochs(self, trajectory: Trajectory) -> Iterator[Rollout]:
+        """The rows for each epoch."""
+        return repeat(self.rows(trajectory), int(self.repeat_times))
+
+    def fresh_epochs(self, trajectory: Trajectory) -> Iterator[Rollout]:
+        """The same, made when an epoch begins."""
+        return (self.rows(trajectory) for _ in range(int(self.repeat_times)))
 
     @torch.no_grad()
     def rows(self, trajectory: Trajectory) -> Rollout:
@@ -676,7 +780,7 @@ class AgentOnPolicy(AgentBase):
 
     def update_once(self, batch: Rollout) -> None:
         """One step of the policy and of the value."""
-        _, logs = self.minimize(self.objective, batch, self.act_optimizer, self.cri_optimizer)
+        _, logs = self.policy_step(self.objective, batch, self.act_optimizer, self.cri_optimizer)
         self.update_count += 1
         self.actor_count += 1
         self.sums.add_(logs)

@@ -9,10 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..trajectory import Batch
+from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
-from .functional import LinearSchedule, at_progress, weighted_mean
+from .functional import LinearSchedule, at_progress, gaussian_logprob, weighted_mean
+from .h_term import WithHTerm
 from .net import Actor, Critic, CriticBase
+
+LEAST_STD = 0.01  # of the density of a policy that hardly explores, so that it stays finite
 
 
 class OrnsteinUhlenbeckNoise:
@@ -32,7 +35,7 @@ class OrnsteinUhlenbeckNoise:
         return self.x
 
 
-class AgentDDPG(AgentOffPolicy):
+class AgentDDPG(WithHTerm, AgentOffPolicy):
     """A deterministic actor climbs the critic; Gaussian noise (or the paper's Ornstein-Uhlenbeck) explores."""
 
     explore_noise_std: float | LinearSchedule = 0.1  # std of the noise on actions in [-1, 1], a number or a schedule
@@ -55,6 +58,12 @@ class AgentDDPG(AgentOffPolicy):
         action, std = self.act(state), at_progress(self.explore_noise_std, self.progress)
         noise = self.ou_noise(action, std, self.last_done) if self.if_ou_noise else std * torch.randn_like(action)
         return (action + noise).clamp(-1, 1)
+
+    def log_density(self, record: Record, actions: Tensor) -> Tensor:
+        """Of the Gaussian noise around the action, also where Ornstein-Uhlenbeck noise explores."""
+        std = max(at_progress(self.explore_noise_std, self.progress), LEAST_STD)
+        log_std = torch.full((self.action_dim,), math.log(std), device=actions.device)
+        return gaussian_logprob((actions - self.act(record.states)) / std, log_std)
 
     def q_value(self, batch: Batch) -> Tensor:
         return self.cri(batch.states, batch.actions)

@@ -11,17 +11,17 @@ from torch import Tensor, nn
 from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
 from .functional import LinearSchedule, at_progress
-from .net import QNet, QNetDuel
+from .net import QNet, QNetDuel, QNetEmbed, QNetEnsemble
 
 
 class AgentDQN(AgentOffPolicy):
     """Q-learning with a replay buffer and a target network, squared error (1312.5602 eq. 2). Its act is its cri."""
 
     target_nets = ("cri",)
-    cri_needs = ("q_values",)
+    cri_needs: ClassVar[tuple[str, ...]] = ("q_values",)
     action_kinds = ("discrete",)
     log_names = ("objC",)
-    net_class: ClassVar[type[QNet] | type[QNetDuel]] = QNet
+    net_class: ClassVar[type[QNet] | type[QNetDuel] | type[QNetEmbed]] = QNet
 
     if_discrete = True
     batch_size = 64
@@ -74,3 +74,28 @@ class AgentD3QN(AgentDoubleDQN):
     """Duelling double DQN."""
 
     net_class = QNetDuel
+
+
+class AgentEnsembleDQN(AgentDQN):
+    """DQN with several networks, arXiv:1611.01929 Algorithm 3: their mean acts and makes the label that each fits."""
+
+    cri_needs = ("q_values", "q_members")
+
+    num_ensembles: int = 4  # networks
+
+    def build_nets(self) -> None:
+        self.cri = QNetEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
+
+    def q_value(self, batch: Batch) -> Tensor:
+        q = self.cri.q_members(batch.states)  # (K, B, A)
+        return q.gather(-1, batch.actions[..., None].expand(len(q), -1, -1)).squeeze(-1)
+
+
+class AgentEmbedDQN(AgentDQN):
+    """DQN that learns a vector for each action and values it with the state."""
+
+    cri_needs = ("q_values", "q_value")
+    net_class = QNetEmbed
+
+    def q_value(self, batch: Batch) -> Tensor:
+        return self.cri.q_value(batch.states, batch.actions)

@@ -9,13 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..trajectory import Batch
+from ..trajectory import Batch, Record
 from .AgentBase import AgentOffPolicy
 from .functional import least, weighted_mean
+from .h_term import WithHTerm
 from .net import ActorSAC, CriticEnsemble, FlatAdam
 
 
-class AgentSAC(AgentOffPolicy):
+class AgentSAC(WithHTerm, AgentOffPolicy):
     """Maximises return plus temperature times entropy. Its act_target is its act."""
 
     target_nets = ("cri",)
@@ -31,7 +32,10 @@ class AgentSAC(AgentOffPolicy):
             self.target_entropy = -float(self.action_dim)
         self.log_alpha = nn.Parameter(torch.tensor(math.log(self.alpha_init), device=self.device))
         self.act = ActorSAC(self.net_dims, self.state_dim, self.action_dim, self.activation)
-        self.cri = CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
+        self.cri = self.build_critic()
+
+    def build_critic(self) -> CriticEnsemble:
+        return CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
 
     def build_optimizer(self, name: str, net: nn.Module) -> FlatAdam:
         optimizer = super().build_optimizer(name, net)
@@ -42,18 +46,30 @@ class AgentSAC(AgentOffPolicy):
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         return self.act.sample(state)[0]
 
+    def log_density(self, record: Record, actions: Tensor) -> Tensor:
+        return self.act.logprob(record.states, actions)
+
     def q_value(self, batch: Batch) -> Tensor:
         return self.cri(batch.states, batch.actions)
 
     def next_value(self, batch: Batch) -> Tensor:
-        """min_k Q'_k(s', a') - alpha log pi(a'|s') with a' from the current actor, eq. 3."""
+        """Q'(s', a') - alpha log pi(a'|s') with a' from the current actor, eq. 3."""
         action, logprob = self.act.sample(batch.next.states)
-        return least(self.cri_target(batch.next.states, action)) - self.log_alpha.exp() * logprob
+        return self.target_value(batch.next.states, action) - self.log_alpha.exp() * logprob
+
+    def target_value(self, state: Tensor, action: Tensor) -> Tensor:
+        """What the target critics make of an action, (B, S), (B, A) -> (B,): min_k Q'_k."""
+        return least(self.cri_target(state, action))
+
+    def pooled(self, q: Tensor) -> Tensor:
+        """What the actor climbs of the critics' values, (K, B) -> (B,): min_k Q_k."""
+        return least(q)
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
-        """alpha log pi - min_k Q_k (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
+        """alpha log pi - Q (eq. 7) plus the temperature's loss (eq. 18); neither has gradient in the other."""
         action, logprob = self.act.sample(batch.states)
-        q, alpha, entropy = least(self.cri(batch.states, action)), self.log_alpha.detach().exp(), -logprob.detach()
+        q = self.pooled(self.cri(batch.states, action))
+        alpha, entropy = self.log_alpha.detach().exp(), -logprob.detach()
         policy_loss = weighted_mean(alpha * logprob - q, batch.weight)
         temperature_loss = self.log_alpha * weighted_mean(entropy - self.target_entropy, batch.weight)
         return policy_loss + temperature_loss, -policy_loss, alpha, entropy.mean()

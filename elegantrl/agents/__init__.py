@@ -3,8 +3,16 @@
 from .AgentA2C import AgentA2C, AgentDiscreteA2C
 from .AgentBase import AgentBase, AgentOffPolicy, AgentOnPolicy
 from .AgentDDPG import AgentDDPG
-from .AgentDQN import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
+from .AgentDQN import (
+    AgentD3QN,
+    AgentDoubleDQN,
+    AgentDQN,
+    AgentDuelingDQN,
+    AgentEmbedDQN,
+    AgentEnsembleDQN,
+)
 from .AgentPPO import AgentDiscretePPO, AgentPPO
+from .AgentREDQ import AgentREDQ
 from .AgentSAC import AgentModSAC, AgentSAC
 from .AgentTD3 import AgentTD3
 
@@ -16,10 +24,13 @@ __all__ = [
     "AgentDoubleDQN",
     "AgentDuelingDQN",
     "AgentD3QN",
+    "AgentEnsembleDQN",
+    "AgentEmbedDQN",
     "AgentDDPG",
     "AgentTD3",
     "AgentSAC",
     "AgentModSAC",
+    "AgentREDQ",
     "AgentPPO",
     "AgentA2C",
     "AgentDiscretePPO",

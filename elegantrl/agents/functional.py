@@ -54,12 +54,44 @@ def gae(rewards: Tensor, undones: Tensor, unmasks: Tensor, values: Tensor, gamma
     An undone of 0 stops the bootstrap; a masked row has advantage 0, which also cuts the trace before it.
     """
     deltas = (rewards + gamma * undones * values[1:] - values[:-1]) * unmasks
+    return backward_sums(deltas, gamma * lam * (undones & unmasks))
+
+
+def vtrace(
+    rewards: Tensor, undones: Tensor, unmasks: Tensor, values: Tensor, logratios: Tensor, gamma: float, lam: float
+) -> tuple[Tensor, Tensor]:
+    """Advantages and value targets (T, N) of another policy's rows, arXiv:1802.01561 eq. 1 and remark 2.
+
+    logratios (T, N): log pi - log mu of the actions, today's policy against the one that acted. values (T + 1, N), the
+    others (T, N). rho and c are cut at 1. Where the policies agree, the advantage is `gae`'s; with lam 1 it is that of
+    section 4.2, r + gamma v(s') - V(s), without the factor rho, which is the policy loss's. Ends and masks as in `gae`.
+    """
+    rho = logratios.exp().clamp(max=1.0)
+    deltas = (rewards + gamma * undones * values[1:] - values[:-1]) * unmasks
     keeps = gamma * lam * (undones & unmasks)
-    advantage, advantages = torch.zeros_like(rewards[0]), torch.empty_like(rewards)
-    for t in range(rewards.shape[0] - 1, -1, -1):
-        torch.addcmul(deltas[t], keeps[t], advantage, out=advantages[t])
-        advantage = advantages[t]
-    return advantages
+    corrections = backward_sums(rho * deltas, rho * keeps)  # v - V
+    advantages = deltas.clone()
+    advantages[:-1].addcmul_(keeps[:-1], corrections[1:])
+    return advantages, values[:-1] + corrections
+
+
+def cumulative_rewards(rewards: Tensor, undones: Tensor, unmasks: Tensor, values: Tensor, gamma: float) -> Tensor:
+    """G_t = r_t + gamma * undone_t * G_{t+1}, up to the episode's end. values (T + 1, N), the others and G (T, N).
+
+    A masked row, and the state after the last row, have the value of their state: there G is bootstrapped.
+    """
+    terms, keeps = torch.where(unmasks, rewards, values[:-1]), gamma * (undones & unmasks)
+    terms[-1] += keeps[-1] * values[-1]
+    return backward_sums(terms, keeps)
+
+
+def backward_sums(terms: Tensor, keeps: Tensor) -> Tensor:
+    """y_t = x_t + keep_t * y_{t+1}, backwards in time. terms, keeps, result (T, N)."""
+    carry, sums = torch.zeros_like(terms[0]), torch.empty_like(terms)
+    for t in range(terms.shape[0] - 1, -1, -1):
+        torch.addcmul(terms[t], keeps[t], carry, out=sums[t])
+        carry = sums[t]
+    return sums
 
 
 def discounted_sums(rewards: Tensor, keeps: Tensor, start: Tensor, gamma: float) -> Tensor:

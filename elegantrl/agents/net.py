@@ -330,20 +330,32 @@ class QNetDuel(QNetBase):
         self.advantage.bias.mul_(std / self.value_norm.std)
 
 
-class QNetTwin(QNetBase):
-    """Two independent Q(s, .); the policy takes the best of their minimum. `q_values` (B, A), `q_members` (2, B, A)"""
+class QNetEnsemble(QNetBase):
+    """K independent Q(s, .); the policy takes the best of their mean. `q_values` (B, A), `q_members` (K, B, A)"""
 
-    members = 2
     duel = 0
 
-    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+    def __init__(
+        self, net_dims: Dims, state_dim: StateDim, action_dim: int, num_ensembles: int = 4, activation: str = "relu"
+    ):
         super().__init__()
         if not isinstance(state_dim, int):
             raise ValueError(f"{type(self).__name__} takes feature states, got the image shape {state_dim}; use QNet.")
-        self.net = EnsembleMLP(self.members, [state_dim, *net_dims, action_dim + self.duel], activation)
+        self.members = num_ensembles
+        self.net = EnsembleMLP(num_ensembles, [state_dim, *net_dims, action_dim + self.duel], activation)
 
     def q_members(self, state: Tensor) -> Tensor:
         return self.value_norm.restore(self.net(self.state_norm(state)))
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        return mask_illegal(self.q_members(state).mean(0), action_mask)
+
+
+class QNetTwin(QNetEnsemble):
+    """Two independent Q(s, .); the policy takes the best of their minimum. `q_values` (B, A), `q_members` (2, B, A)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__(net_dims, state_dim, action_dim, 2, activation)
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         return mask_illegal(self.q_members(state).amin(0), action_mask)
@@ -358,6 +370,29 @@ class QNetTwinDuel(QNetTwin):
         out = self.net(self.state_norm(state))
         value, advantage = out[..., :1], out[..., 1:]
         return self.value_norm.restore(value + advantage - advantage.mean(-1, keepdim=True))
+
+
+class QNetEmbed(QNetBase):
+    """Q(s, e(a)) with a learned vector e for each action, for many actions that are alike. (B, S) -> (B, A)"""
+
+    def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
+        super().__init__()
+        self.encoder, width = build_encoder(state_dim, net_dims)
+        self.embedding = nn.Embedding(action_dim, max(8, math.isqrt(action_dim)))
+        self.net = build_mlp([width + self.embedding.embedding_dim, *net_dims, 1], activation)
+
+    def q_of(self, x: Tensor, vector: Tensor) -> Tensor:
+        return self.value_norm.restore(self.net(torch.cat([x, vector], -1)).squeeze(-1))
+
+    def q_value(self, state: Tensor, action: Tensor) -> Tensor:
+        """Q of one action for each state, (B,) long -> (B,)"""
+        return self.q_of(self.encoder(self.state_norm(state)), self.embedding(action))
+
+    def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        x, vectors = self.encoder(self.state_norm(state))[..., None, :], self.embedding.weight
+        lead = x.shape[:-2]
+        q = self.q_of(x.expand(*lead, len(vectors), -1), vectors.expand(*lead, -1, -1))
+        return mask_illegal(q, action_mask)
 
 
 # policies
@@ -390,6 +425,13 @@ class ActorSAC(ActorBase):
         """An action (B, A) with gradient by reparametrisation, and its log-probability (B,)."""
         mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
         return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), torch.randn_like(mean))
+
+    def logprob(self, state: Tensor, action: Tensor) -> Tensor:
+        """The log-probability of an action (B,), which is taken a hair inside of [-1, 1]."""
+        mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
+        log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+        noise = (action.clamp(-1 + 1e-6, 1 - 1e-6).atanh() - mean) * (-log_std).exp()
+        return squashed_gaussian(mean, log_std, noise)[1]
 
 
 class ActorPPO(ActorBase):
@@ -494,6 +536,23 @@ class CriticEnsemble(CriticBase):
     def forward(self, state: Tensor, action: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
         x = torch.cat([self.encoder(self.state_norm(state)), action], -1)
         return self.value_norm.restore(self.net(x, members).squeeze(-1))
+
+
+class CriticREDQ(CriticEnsemble):
+    """Ten of them. (B, S), (B, A) -> (10, B)"""
+
+    def __init__(
+        self, net_dims: Dims, state_dim: StateDim, action_dim: int, num_ensembles: int = 10, activation: str = "relu"
+    ):
+        super().__init__(net_dims, state_dim, action_dim, num_ensembles, activation)
+
+
+def some_values(critic: nn.Module, state: Tensor, action: Tensor, members: slice | Tensor) -> Tensor:
+    """Q(s, a) of some members of an ensemble, (k, B): of ours no other is computed, a user's own may answer (K, B)."""
+    if isinstance(critic, CriticEnsemble):
+        return critic(state, action, members)
+    q = critic(state, action)
+    return q[None] if q.dim() == 1 else q[members]
 
 
 def first_value(critic: nn.Module, state: Tensor, action: Tensor) -> Tensor:
@@ -673,7 +732,16 @@ class FlatAdam(torch.optim.Optimizer):
 def register_networks() -> None:
     """Lets a bare torch.load('act.pth') build the library's networks without unpickling arbitrary code."""
     local: list[Any] = [c for c in globals().values() if isinstance(c, type) and issubclass(c, nn.Module)]
-    parts = [nn.Sequential, nn.ModuleList, nn.Linear, nn.Identity, nn.Conv2d, nn.Flatten, *ACTIVATIONS.values()]
+    parts = [
+        nn.Sequential,
+        nn.ModuleList,
+        nn.Linear,
+        nn.Embedding,
+        nn.Identity,
+        nn.Conv2d,
+        nn.Flatten,
+        *ACTIVATIONS.values(),
+    ]
     torch.serialization.add_safe_globals(local + parts)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ..agents.h_term import FORMS, WEIGHTS
 from ..agents.net import ACTIVATIONS
 from ..envs import is_instance
 
@@ -24,15 +25,20 @@ def _names(text: str) -> frozenset[str]:
 # Bounds are for the library's own names: a user's own setting may be negative, or infinite.
 POSITIVE = _names(
     "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
-    "target_delay num_ensembles alpha_init adam_eps"
+    "target_delay num_ensembles alpha_init adam_eps n_step target_members "
+    "h_term_k_step h_term_sample_rate h_term_update_gap h_term_buffer_size"
 )
 NOT_NEGATIVE = _names(
     "gamma learning_rate clip_grad_norm state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "
     "lambda_gae_adv lambda_entropy target_kl explore_rate explore_noise_std policy_noise_std policy_noise_clip "
     "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
-    "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag"
+    "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag lambda_fit_cum_r "
+    "lambda_h_term h_term_gamma h_term_drop_rate"
 )
-SHARES = _names("gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta")  # to 1
+SHARES = _names(  # at most 1
+    "gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta h_term_gamma "
+    "h_term_sample_rate h_term_drop_rate"
+)
 LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none
 
 
@@ -47,6 +53,8 @@ SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and wh
     "env_args": (lambda value: isinstance(value, Mapping), "a dict"),
     "eval_env_args": (lambda value: isinstance(value, Mapping), "a dict"),
     "activation": (lambda value: isinstance(value, str) and value in ACTIVATIONS, " or ".join(ACTIVATIONS)),
+    "h_term_form": (lambda value: value in list(FORMS), " or ".join(FORMS)),
+    "h_term_weight": (lambda value: value in list(WEIGHTS), " or ".join(WEIGHTS)),
     "cwd": (lambda value: isinstance(value, str | os.PathLike), "a str or a Path"),
     "callbacks": (lambda value: isinstance(value, list | tuple), "a list or tuple of objects"),
 }

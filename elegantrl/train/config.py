@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import agents
+from ..agents.functional import LinearSchedule
 from ..compat import OLD_SETTINGS, newer_env_args, read_older, translate, warn_renamed
 from ..device import device_of
 from ..envs import (
@@ -77,7 +78,7 @@ class RunSettings:
     if_tensorboard: bool = False  # write tensorboard/ as well
     if_use_per: bool = False  # prioritised replay
     per_alpha: float = 0.6  # exponent of the priorities
-    per_beta: float = 0.4  # exponent of the importance weights at the start
+    per_beta: float | LinearSchedule = 0.4  # exponent of the importance weights at the start; 1 at the end of the run
     callbacks: Sequence[Any] = ()  # objects with on_rollout, on_update, on_evaluate, on_end
     max_restarts: int = 0  # of a worker that failed
     worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
@@ -237,7 +238,7 @@ class Config:
             raise ValueError("a run needs an agent_class, and an env_class or env_args with an env_name")
         for name in PROBED:
             getattr(self, name)
-        scheduled = [n for n in self._hyper_parameters() if callable(self.__dict__.get(n))]
+        scheduled = [n for n in (*self._hyper_parameters(), "per_beta") if callable(self.__dict__.get(n))]
         if scheduled and self.break_step == math.inf:
             raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 

@@ -24,6 +24,7 @@ class Learner:
     def store(self, trajectory: Trajectory) -> None:
         """Brings a rollout to the learning device, the only time that it moves, and into the replay buffer."""
         self.trajectory = trajectory.to(self.agent.device)
+        self.agent.observe(self.trajectory)
         if self.buffer is not None:
             self.buffer.update(self.trajectory)
 

@@ -8,12 +8,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from ..agents.functional import LinearSchedule
 from ..device import device_of
-from ..trajectory import STATE_LIKE, Batch, Record, Trajectory
+from ..trajectory import OPTIONAL, STATE_LIKE, Batch, Record, Trajectory
 
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
+FAN_OUT = 64  # leaves in a block of the sum tree
 DRAW_BYTES = 2**20  # what uniform samples that are drawn together may take: it should stay in a core's cache
 
 
@@ -33,6 +36,7 @@ class ReplayBuffer:
 
     max_size: transitions in all; each of the num_seqs environments has max_size // num_seqs rows and its own head.
     The newest row of a sequence is never sampled, because its successor has not been written.
+    args: a Config. With prioritised replay its per_beta rises to 1 over the run, unless it is a schedule.
     Raises MemoryError, before it allocates, where the ring does not fit, with the size that would.
     """
 
@@ -74,7 +78,8 @@ class ReplayBuffer:
         self.tree: SumTree | None = None
         if if_use_per:
             alpha, beta = (0.6, 0.4) if args is None else (args.per_alpha, args.per_beta)
-            self.tree = SumTree(self.rows * self.num_seqs, alpha, beta, self.device)
+            self.beta_schedule = beta if isinstance(beta, LinearSchedule) else LinearSchedule(beta, 1.0)
+            self.tree = SumTree(self.rows * self.num_seqs, alpha, self.beta_schedule(0.0), self.device)
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.zeros((self.rows * self.num_seqs, *shape), dtype=dtype, device=self.device)
@@ -101,8 +106,8 @@ class ReplayBuffer:
         if not isinstance(items, Trajectory):
             items = Trajectory.from_tuple(items, items[0][-1])
         tr, n = items.to(self.device), self.num_seqs
-        for name, x in tr.state_like().items():
-            if name not in self.columns:
+        for name in (*STATE_LIKE, *OPTIONAL):
+            if name not in self.columns and (x := getattr(tr, name)) is not None:
                 self.shapes[name] = (tuple(x.shape[2:]), x.dtype)
                 self.columns[name] = self.allocate(*self.shapes[name])
         cols = torch.arange(n, device=self.device) if columns is None else columns
@@ -111,8 +116,8 @@ class ReplayBuffer:
         index = ((self.head[cols] + steps) % self.rows * n + cols).flatten()  # (T * n,)
         newest = (self.head[cols] - 1) % self.rows * n + cols  # before this update
         for name, column in self.columns.items():
-            source = getattr(tr, name)[skip : tr.horizon]
-            column.index_copy_(0, index, source.flatten(0, 1))
+            if (source := getattr(tr, name)) is not None:
+                column.index_copy_(0, index, source[skip : tr.horizon].flatten(0, 1))
         if self.tree is not None:
             had_rows = (self.size[cols] > 0) & (tr.horizon < self.rows)  # else that row is overwritten by now
             index_all = torch.cat([newest[had_rows], index])
@@ -124,8 +129,8 @@ class ReplayBuffer:
         self.cur_size = int(self.size.min())
         self.add_size += tr.horizon * len(cols)
 
-    def sample(self, batch_size: int, gamma: float = 0.99) -> Batch:
-        """Transitions drawn uniformly, or by their priority."""
+    def sample(self, batch_size: int, gamma: float = 0.99, n_step: int = 1) -> Batch:
+        """Transitions drawn uniformly, or by their priority. n_step: rewards that are summed, see `look_ahead`."""
         if self.cur_size < 2:
             raise ValueError(f"Each sequence needs 2 rows before a sample, this buffer has {self.cur_size}.")
         if self.tree is None:
@@ -136,36 +141,65 @@ class ReplayBuffer:
             importance = None
         else:
             index, importance = self.tree.sample(batch_size)
-        after = (index + self.num_seqs) % (self.rows * self.num_seqs)
-        undones, weight = self.columns["undones"][index], self.columns["unmasks"][index].float()
+        weight = self.columns["unmasks"][index].float()
+        rewards, undones, discount, after = self.look_ahead(index, gamma, n_step)
         state_like = [name for name in STATE_LIKE if name in self.columns]
         return Batch(
             **{name: self.columns[name].index_select(0, index) for name in state_like},
+            **{name: self.columns[name][index] for name in OPTIONAL if name in self.columns},
             actions=self.columns["actions"].index_select(0, index),
-            rewards=self.columns["rewards"][index],
+            rewards=rewards,
             undones=undones,
-            discount=gamma * undones,
+            discount=discount,
             weight=weight if importance is None else weight * importance,
             index=index,
             next=Record(**{name: self.columns[name].index_select(0, after) for name in state_like}),
         )
 
-    def batches(self, count: int, batch_size: int, gamma: float = 0.99) -> Iterator[Batch]:
+    def look_ahead(self, index: Tensor, gamma: float, n_step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """n-step returns, 1602.01783 section 4.2: sums of the discounted rewards of m steps, the last of their undones,
+        gamma^m * undone, and the row whose state comes then, each (B,). index (B,): the rows where they begin.
+
+        m is n_step, or less: no step is taken into a masked row or into the newest one, whose successor is not known.
+        """
+        rewards, undones, unmasks = (self.columns[name] for name in ("rewards", "undones", "unmasks"))
+        total, undone, after = rewards[index], undones[index], self.following(index)
+        discount, keep = gamma * undone, undone & unmasks[index]
+        for _ in range(n_step - 1):
+            beyond = self.following(after)
+            keep = keep & unmasks[after] & (beyond // self.num_seqs != self.head[after % self.num_seqs])
+            total = total + discount * keep * rewards[after]
+            undone = torch.where(keep, undones[after], undone)
+            discount = torch.where(keep, gamma * discount * undone, discount)
+            after, keep = torch.where(keep, beyond, after), keep & undone
+        return total, undone, discount, after
+
+    def following(self, index: Tensor) -> Tensor:
+        """The rows that come next in their sequences."""
+        return (index + self.num_seqs) % (self.rows * self.num_seqs)
+
+    def batches(self, count: int, batch_size: int, gamma: float = 0.99, n_step: int = 1) -> Iterator[Batch]:
         """`count` samples for as many updates. Uniform ones are drawn several at once: no feedback changes them."""
         bytes_each = 2 * batch_size * self.bytes_per_transition
         while count > 0:
             together = 1 if self.tree is not None else min(count, max(1, DRAW_BYTES // bytes_each))
-            yield from self.sample(together * batch_size, gamma).split(batch_size)
+            yield from self.sample(together * batch_size, gamma, n_step=n_step).split(batch_size)
             count -= together
 
+    def anneal(self, progress: float) -> None:
+        """Moves beta along its schedule. progress: the share of the run that is done. Nothing without PER."""
+        if self.tree is not None:
+            self.tree.beta = self.beta_schedule(progress)
+
     def feedback(self, batch: Batch, td: Tensor) -> None:
-        """Sets the priorities of a batch from its temporal differences (B,) or (K, B). Nothing without PER."""
+        """Sets the priorities of a batch from its temporal differences (B,) or (K, B). Nothing without PER.
+
+        A row whose leaf is 0, because it is masked or the newest of its sequence, keeps that.
+        """
         if self.tree is not None:
             size = td.abs() if td.dim() == 1 else td.abs().mean(0)
             priority = (size + PRIORITY_EPS) ** self.tree.alpha
-            newest = (self.head - 1) % self.rows * self.num_seqs + torch.arange(self.num_seqs, device=self.device)
-            valid = self.columns["unmasks"][batch.index] & ~torch.isin(batch.index, newest)
-            self.tree.update(batch.index, priority * valid)
+            self.tree.update(batch.index, priority * (self.tree.leaves[batch.index] > 0))
 
     def cut(self, columns: Tensor | None = None) -> None:
         """The next trajectory does not continue these sequences: their newest row has no successor any more."""
@@ -198,46 +232,61 @@ class ReplayBuffer:
 
 
 class SumTree:
-    """A binary tree of priority sums; updates and samples are batched on the device. PER, arXiv:1511.05952."""
+    """Sums of priorities; updates and samples are batched on the device. PER, arXiv:1511.05952.
+
+    A tree of two levels: blocks of FAN_OUT leaves, and the sums of the blocks, over which one running sum is fast.
+    Twenty levels of two children each take ten times as many calls, and calls are what a batch costs.
+    """
 
     def __init__(self, capacity: int, alpha: float, beta: float, device: torch.device):
         self.capacity, self.alpha, self.beta = capacity, alpha, beta
-        self.depth = max(1, math.ceil(math.log2(capacity)))
-        self.leaves = 2**self.depth
-        # double, so that the root stays the sum of millions of leaves
-        self.sums = torch.zeros(2 * self.leaves, dtype=torch.float64, device=device)  # node i's children: 2i, 2i + 1
+        # double, so that a sum of millions of leaves keeps the small ones
+        self.blocks = torch.zeros(-(-capacity // FAN_OUT), FAN_OUT, dtype=torch.float64, device=device)
+        self.leaves = self.blocks.view(-1)
+        self.sums = self.blocks.sum(1)
         self.max_priority = torch.ones((), dtype=torch.float64, device=device)
+
+    @property
+    def total(self) -> Tensor:
+        return self.sums.sum()
 
     def update(self, index: Tensor, priority: Tensor) -> None:
         """Sets leaves (B,) long to priorities (B,); of a repeated index one of its priorities stays."""
-        node = index + self.leaves
-        self.sums[node] = priority.double()
-        self.max_priority = torch.maximum(self.max_priority, priority.double().max())
-        for _ in range(self.depth):
-            node = node // 2
-            self.sums[node] = self.sums[2 * node] + self.sums[2 * node + 1]
+        priority = priority.double()
+        self.leaves[index] = priority
+        self.max_priority = torch.maximum(self.max_priority, priority.max())
+        block = index // FAN_OUT
+        self.sums[block] = self.blocks.index_select(0, block).sum(1)
 
     def sample(self, batch_size: int) -> tuple[Tensor, Tensor]:
         """Leaves (B,) with probability p_i / sum p, stratified, and importance weights (B,) of maximum 1."""
-        device, total = self.sums.device, self.sums[1]
-        strata = torch.arange(batch_size, device=device) + torch.rand(batch_size, dtype=torch.float64, device=device)
-        rest = strata * (total / batch_size)
-        node = torch.ones(batch_size, dtype=torch.long, device=device)
-        for _ in range(self.depth):
-            left = self.sums[2 * node]
-            right = (rest >= left) & (self.sums[2 * node + 1] > 0)
-            rest = torch.where(right, rest - left, rest)
-            node = 2 * node + right
-        weight = (self.sums[node] / total) ** -self.beta
-        return node - self.leaves, (weight / weight.max()).float()
+        running = F.pad(self.sums.cumsum(0), (1, 0))  # running[i]: of all blocks before i
+        random = torch.rand(batch_size, dtype=torch.float64, device=running.device)
+        strata = torch.arange(batch_size, device=running.device) + random
+        block, rest = chosen(running[1:], strata * (running[-1] / batch_size))
+        leaves = self.blocks.index_select(0, block)
+        leaf, _ = chosen(leaves.cumsum(1), (rest - running[block])[:, None])
+        index = block * FAN_OUT + leaf[:, 0]
+        priority = self.leaves[index]
+        return index, ((priority.min() / priority) ** self.beta).float()  # (P_i / min P)^-beta
 
     def state_dict(self) -> dict[str, Tensor]:
-        return {"leaves": self.sums[self.leaves :][: self.capacity], "max_priority": self.max_priority}
+        return {"leaves": self.leaves[: self.capacity], "max_priority": self.max_priority}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        self.blocks.zero_()
         self.sums.zero_()
-        self.update(torch.arange(len(state["leaves"]), device=self.sums.device), state["leaves"])
-        self.max_priority = state["max_priority"].to(self.sums.device)
+        self.update(torch.arange(len(state["leaves"]), device=self.leaves.device), state["leaves"])
+        self.max_priority = state["max_priority"].to(self.leaves.device)
+
+
+def chosen(running: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
+    """The first whose running sum (..., n) exceeds the point, so that its own part is above 0; and the point.
+
+    A point that rounding has moved to the whole sum is moved before it.
+    """
+    point = torch.minimum(point, running[..., -1:].nextafter(running.new_zeros(())))
+    return torch.searchsorted(running, point, right=True), point
 
 
 BinarySearchTree = SumTree

@@ -94,6 +94,56 @@ def test_delays_count_over_the_whole_run(agent_class):
         assert equal(before, parameters(agent.cri_target)) == (i % 3 != 0)
 
 
+# --- what a critic fits beside its label ---
+def test_cumulative_rewards_are_bootstrapped_by_the_targets():
+    """gamma 0.5, episodes of 3 steps that pay 1, cut by time; each state is worth 8 to the target.
+
+    From the end of an episode: 1 + 4, 1 + 2.5, 1 + 1.75; its reset row is its state's value; two rows go on later.
+    """
+    env = Clock(num_envs=1, length=3)
+    agent = build(AgentDDPG, env, gamma=0.5, lambda_fit_cum_r=1.0, reward_scale=1.0)
+    agent.cri_target = lambda state, action: torch.full((len(state),), 8.0)
+    trajectory = agent.explore(env, agent.new_trajectory(env, 6))
+    agent.observe(trajectory)
+    assert trajectory.cum_rewards[:, 0].tolist() == [2.75, 3.5, 5.0, 8.0, 3.5, 5.0]
+    buffer = ReplayBuffer(20, 2, 1, -1)
+    buffer.update(trajectory)
+    batch = buffer.sample(50)
+    assert torch.equal(batch.cum_rewards, trajectory.cum_rewards[batch.index, 0])
+    again = ReplayBuffer(20, 2, 1, -1)
+    again.load_state_dict(buffer.state_dict())
+    assert torch.equal(again.columns["cum_rewards"], buffer.columns["cum_rewards"])
+
+
+@pytest.mark.parametrize("agent_class", [AgentTD3, AgentD3QN])
+def test_the_mean_of_a_batch_fits_the_mean_of_its_cumulative_rewards(agent_class):
+    """Weights 1 and 0 of two rows: Q 7 against G 1 in the first is a mean gap of 3."""
+    agent = build(agent_class, Clock(if_discrete=agent_class is AgentD3QN), lambda_fit_cum_r=2.0)
+    batch = filled(Clock(if_discrete=agent_class is AgentD3QN)).sample(2)
+    batch.weight, batch.cum_rewards = torch.tensor([1.0, 0.0]), torch.tensor([1.0, 100.0])
+    q = torch.tensor([[7.0, 50.0], [1.0, 0.0]])
+    terms = [term(batch, q) for term in agent.critic_terms]
+    assert len(terms) == 1 and terms[0].tolist() == [2 * 9.0, 0.0]
+    assert build(agent_class, Clock(if_discrete=agent_class is AgentD3QN)).critic_terms == []
+
+
+def test_the_level_of_the_values_is_that_of_the_rewards():
+    """Labels of 0 (gamma 0 and no reward), cumulative rewards of 4: weighed 3 to 1 the values lie at 3."""
+    agent, buffer = build(AgentDDPG, Clock(), gamma=0.0, lambda_fit_cum_r=3.0, learning_rate=1e-2), filled(Clock())
+    buffer.columns["rewards"].zero_()
+    buffer.columns["cum_rewards"] = torch.full((400,), 4.0)
+    update(agent, buffer, transitions=150)
+    batch = buffer.sample(400)
+    with torch.no_grad():
+        assert agent.q_value(batch).mean().item() == pytest.approx(3.0, abs=0.1)
+
+
+def test_cumulative_rewards_that_are_missing_are_told():
+    agent = build(AgentSAC, Clock(), lambda_fit_cum_r=0.1, batch_size=8)
+    with pytest.raises(ValueError, match=r"agent\.observe\(trajectory\)"):
+        update(agent, filled(Clock()))
+
+
 # --- constructing ---
 def test_agents_name_the_alternatives_for_the_wrong_kind_of_action():
     with pytest.raises(ValueError, match="AgentD3QN"):
@@ -363,7 +413,7 @@ def test_select_action_refuses_another_shape(state):
 def test_a_saved_agent_is_the_loaded_one(agent_class, if_discrete, tmp_path):
     """Networks, optimizers, temperature, normalisers and counters; the next update is the same, and is one."""
     env = Clock(if_discrete=if_discrete)
-    how = {"if_norm_state": True, "if_norm_reward": True, "batch_size": 8, "repeat_times": 2}
+    how = {"if_norm_state": True, "if_norm_reward": True, "batch_size": 8, "repeat_times": 2, "update_freq": 1}
     agent = build(agent_class, env, **how)
     train(agent, env, rounds=2, horizon=16)
     saved = copy.deepcopy(agent.state_dict())

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from elegantrl.agents import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
+from elegantrl.agents import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN, AgentEmbedDQN, AgentEnsembleDQN
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.agents.net import QNetBase, QNetDuel
 from elegantrl.trajectory import Batch, Record
@@ -52,6 +52,44 @@ def test_networks_of_the_family():
     env = Clock(if_discrete=True)
     assert [isinstance(build(c, env).cri, QNetDuel) for c in (AgentDQN, AgentDoubleDQN)] == [False, False]
     assert [isinstance(build(c, env).cri, QNetDuel) for c in (AgentDuelingDQN, AgentD3QN)] == [True, True]
+
+
+class Tables(Table):
+    """Of two members, the second with twice the values."""
+
+    def q_members(self, state):
+        q = Table.q_values(self, state)
+        return torch.stack([q, 2 * q])
+
+    def q_values(self, state, action_mask=None):
+        return self.q_members(state).mean(0)
+
+
+def test_the_mean_of_an_ensemble_makes_the_label_that_each_fits():
+    """Target 30 20 10 and 60 40 20: the mean's greatest is 45. Members have 1 2 3 and 2 4 6."""
+    agent = build(AgentEnsembleDQN, Clock(if_discrete=True))
+    agent.cri, agent.cri_target = Tables(1.0, 2.0, 3.0), Tables(30.0, 20.0, 10.0)
+    assert agent.next_value(batch()).tolist() == [45.0] * 2
+    assert agent.q_value(batch()).tolist() == [[1.0, 3.0], [2.0, 6.0]]
+
+
+def test_ensembles_have_as_many_members_as_asked():
+    agent = build(AgentEnsembleDQN, Clock(if_discrete=True), num_ensembles=3)
+    assert agent.cri.members == 3 and agent.cri.q_members(torch.zeros(5, 2)).shape == (3, 5, 2)
+    assert agent.cri_optimizer.flats[0].matrix().shape[0] == 3  # each is clipped by itself
+    torch.testing.assert_close(agent.cri.q_values(torch.zeros(5, 2)), agent.cri.q_members(torch.zeros(5, 2)).mean(0))
+
+
+def test_embedded_actions_have_the_value_that_the_row_of_all_has():
+    agent = AgentEmbedDQN((8,), 3, 100)
+    assert agent.cri.embedding.weight.shape == (100, 10)
+    state, action = torch.randn(2, 7, 3), torch.randint(100, (2, 7))
+    q = agent.cri.q_values(state)
+    assert q.shape == (2, 7, 100)
+    torch.testing.assert_close(agent.cri.q_value(state, action), q.gather(-1, action[..., None]).squeeze(-1))
+    one = batch()
+    one.states = torch.randn(2, 3)
+    torch.testing.assert_close(agent.q_value(one), agent.cri.q_values(one.states)[[0, 1], [0, 2]])
 
 
 def test_a_rare_large_error_counts_by_its_square():

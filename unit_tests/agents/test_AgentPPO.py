@@ -130,6 +130,41 @@ def test_a2c_takes_one_step_on_each_rollout():
     assert agent.update_count == 1
 
 
+@pytest.mark.parametrize("if_discrete", [False, True])
+def test_vtrace_returns_are_made_anew_for_each_epoch(if_discrete):
+    """In the first they are GAE's, as the policy is the one that acted; later the policy and the values have moved."""
+    env = Clock(num_envs=2, length=3, if_discrete=if_discrete)
+    agent = build(AgentPPO, env, if_use_v_trace=True, repeat_times=3, learning_rate=0.02)
+    trajectory = explored(agent, env, 12)
+    with torch.no_grad():
+        expected = AgentPPO.returns(agent, trajectory)
+    seen = []
+    compute = agent.returns
+    agent.returns = lambda tr: seen.append(compute(tr)) or seen[-1]
+    agent.update_net(trajectory)
+    assert len(seen) == 3
+    for result, same in zip(seen[0], expected, strict=True):
+        torch.testing.assert_close(result, same, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(seen[1][1], seen[0][1]) and not torch.allclose(seen[2][1], seen[1][1])
+
+
+def test_gae_returns_are_made_once():
+    env = Clock()
+    agent, calls = build(AgentPPO, env, repeat_times=3), []
+    compute = agent.returns
+    agent.returns = lambda tr: calls.append(tr) or compute(tr)
+    agent.update_net(explored(agent, env, 12))
+    assert len(calls) == 1
+
+
+def test_a2c_weighs_an_older_policys_rows_by_at_most_one():
+    """rho = min(1, pi / mu): 0.5 where the policy now likes the action half as much, 1 where it likes it more."""
+    for ratio, slope in ((0.5, -0.5), (3.0, -1.0)):
+        logprobs = torch.tensor([ratio]).log().requires_grad_()
+        build(AgentA2C, Clock()).policy_loss(logprobs, rollout(1, advantage=1.0)).sum().backward()
+        assert logprobs.grad.item() == pytest.approx(slope)
+
+
 @pytest.mark.parametrize("agent_class", [AgentPPO, AgentA2C])
 def test_the_environment_chooses_the_kind_of_policy(agent_class):
     assert isinstance(build(agent_class, Clock(if_discrete=True)).act, ActorDiscretePPO)

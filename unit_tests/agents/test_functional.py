@@ -12,12 +12,14 @@ from elegantrl.agents.functional import (
     LinearSchedule,
     at_progress,
     clipped_surrogate,
+    cumulative_rewards,
     discounted_sums,
     gae,
     gaussian_entropy,
     gaussian_logprob,
     mask_illegal,
     squashed_gaussian,
+    vtrace,
     weighted_mean,
 )
 from elegantrl.agents.net import ActorDiscretePPO
@@ -55,6 +57,98 @@ def test_gae_by_hand():
     column = lambda *x: torch.tensor(x)[:, None]  # noqa: E731
     result = gae(column(1.0, 3.0), column(True, False), column(True, True), column(1.0, 2.0, 100.0), 0.5, 0.5)
     assert result[:, 0].tolist() == [1.25, 1.0]
+
+
+def an_episode_of_each_kind():
+    """Sequence 0 is terminated at row 3 (reset row 4) and truncated at row 8 (reset row 9); 1 ends at row 5, same step.
+
+    Of 1 row 10 is masked too: a time limit after which the state is lost. Rewards and values of masked rows are poison.
+    """
+    rewards, values = torch.randn(12, 2), torch.randn(13, 2)
+    terminal, masked = torch.zeros(12, 2, dtype=torch.bool), torch.zeros(12, 2, dtype=torch.bool)
+    terminal[3, 0] = masked[4, 0] = masked[9, 0] = terminal[5, 1] = masked[10, 1] = True
+    return torch.where(masked, 1000.0, rewards), terminal, masked, values
+
+
+def slow_vtrace(rewards, terminal, masked, values, ratio, gamma, lam):
+    """The sum of eq. 1, one row after the other; the advantage is delta + gamma lambda (v' - V')."""
+    v, advantages = values[:-1].clone(), torch.zeros_like(rewards)
+
+    def delta(i):
+        return rewards[i] + (0.0 if terminal[i] else gamma * values[i + 1]) - values[i]
+
+    for s in range(len(rewards)):
+        product = 1.0
+        for i in range(s, len(rewards)):
+            if masked[i]:
+                break
+            v[s] += product * min(1.0, ratio[i]) * delta(i)
+            product *= gamma * lam * min(1.0, ratio[i])
+            if terminal[i]:
+                break
+    for s in range(len(rewards)):
+        if not masked[s]:
+            later = v[s + 1] - values[s + 1] if s + 1 < len(rewards) and not terminal[s] else 0.0
+            advantages[s] = delta(s) + gamma * lam * later
+    return advantages, v
+
+
+@pytest.mark.parametrize("lam", [1.0, 0.8])
+def test_vtrace_equals_a_slow_reference(lam):
+    rewards, terminal, masked, values = an_episode_of_each_kind()
+    logratios = torch.randn(12, 2)
+    results = vtrace(rewards, ~terminal, ~masked, values, logratios, 0.9, lam)
+    for n in range(2):
+        columns = (x[:, n] for x in (rewards, terminal, masked, values, logratios.exp()))
+        for result, expected in zip(results, slow_vtrace(*columns, 0.9, lam), strict=True):
+            torch.testing.assert_close(result[:, n], expected)
+
+
+def test_vtrace_of_the_same_policy_is_gae():
+    rewards, terminal, masked, values = an_episode_of_each_kind()
+    advantages, targets = vtrace(rewards, ~terminal, ~masked, values, torch.zeros(12, 2), 0.9, 0.8)
+    expected = gae(rewards, ~terminal, ~masked, values, 0.9, 0.8)
+    torch.testing.assert_close(advantages, expected)
+    torch.testing.assert_close(targets, expected + values[:-1])
+
+
+def test_vtrace_by_hand():
+    """gamma 0.5, lambda 1, ratios 0.5 and 4. Row 1 ends: v1 - V1 = 1 * (3 - 2) = 1, A1 = 1.
+
+    Row 0: delta = 1 + 0.5 * 2 - 1 = 1; v0 = 1 + 0.5 * 1 + 0.5 * 0.5 * 1 = 1.75; A0 = 1 + 0.5 * 1 = 1.5.
+    """
+    column = lambda *x: torch.tensor(x)[:, None]  # noqa: E731
+    rest = (column(1.0, 2.0, 100.0), column(0.5, 4.0).log(), 0.5, 1.0)
+    advantages, targets = vtrace(column(1.0, 3.0), column(True, False), column(True, True), *rest)
+    assert advantages[:, 0].tolist() == [1.5, 1.0] and targets[:, 0].tolist() == pytest.approx([1.75, 3.0])
+
+
+def test_vtrace_survives_a_ratio_without_bound():
+    column = lambda *x: torch.tensor(x)[:, None]  # noqa: E731
+    yes = column(True, True)
+    results = vtrace(column(1.0, 1.0), yes, yes, column(0.0, 0.0, 0.0), column(1e4, -1e4), 0.9, 1.0)
+    assert all(bool(torch.isfinite(x).all()) for x in results) and results[1][1] == 0.0
+
+
+def slow_cumulative(rewards, terminal, masked, values, gamma):
+    result = torch.zeros_like(rewards)
+    for t in range(len(rewards)):
+        for i in range(t, len(rewards) + 1):
+            if i == len(rewards) or masked[i]:
+                result[t] += gamma ** (i - t) * values[i]
+                break
+            result[t] += gamma ** (i - t) * rewards[i]
+            if terminal[i]:
+                break
+    return result
+
+
+def test_cumulative_rewards_equal_a_slow_reference():
+    rewards, terminal, masked, values = an_episode_of_each_kind()
+    result = cumulative_rewards(rewards, ~terminal, ~masked, values, 0.9)
+    for n in range(2):
+        expected = slow_cumulative(rewards[:, n], terminal[:, n], masked[:, n], values[:, n], 0.9)
+        torch.testing.assert_close(result[:, n], expected)
 
 
 def test_discounted_sums_by_hand():

@@ -12,7 +12,8 @@ from elegantrl.agents.net import ConvNet, CriticEnsemble, CriticPPO, EnsembleMLP
 
 CRITICS = [
     *((q, lambda net, s, a: net.q_values(s)) for q in (QNet, QNetDuel, nets.QNetTwin, nets.QNetTwinDuel)),
-    *((q, lambda net, s, a: net(s, a)) for q in (nets.Critic, CriticEnsemble, nets.CriticTwin)),
+    *((q, lambda net, s, a: net.q_values(s)) for q in (nets.QNetEnsemble, nets.QNetEmbed)),
+    *((q, lambda net, s, a: net(s, a)) for q in (nets.Critic, CriticEnsemble, nets.CriticTwin, nets.CriticREDQ)),
     (CriticPPO, lambda net, s, a: net(s)),
 ]
 
@@ -83,6 +84,14 @@ def test_popart_keeps_the_outputs(net_class, value):
             torch.testing.assert_close(value(net, state, action), before, rtol=1e-4, atol=1e-3)
 
 
+@pytest.mark.parametrize("net_class, value", CRITICS, ids=lambda x: getattr(x, "__name__", ""))
+def test_a_bare_load_gives_the_network(net_class, value, tmp_path):
+    net, state, action = net_class((8,), 3, 2), torch.randn(5, 3), torch.randn(5, 2)
+    torch.save(net, tmp_path / "net.pth")
+    again = torch.load(tmp_path / "net.pth")
+    assert type(again) is net_class and torch.equal(value(again, state, action), value(net, state, action))
+
+
 # --- images ---
 @pytest.mark.parametrize("shape", [(3, 16, 12), (1, 84, 84)])
 def test_convnet_takes_both_orders_and_scales_bytes_once(shape):
@@ -104,7 +113,7 @@ def test_convnet_refuses_a_shape_that_is_no_image():
 
 def test_networks_take_images():
     state, action = torch.randint(256, (4, 3, 16, 16), dtype=torch.uint8), torch.rand(4, 2)
-    for net_class in (QNet, QNetDuel):
+    for net_class in (QNet, QNetDuel, nets.QNetEmbed):
         assert net_class((8,), (3, 16, 16), 2).q_values(state).shape == (4, 2)
     assert nets.Actor((8,), (3, 16, 16), 2)(state).shape == (4, 2)
     assert CriticEnsemble((8,), (3, 16, 16), 2, 3)(state, action).shape == (3, 4)

@@ -12,19 +12,22 @@ from unit_tests.tasks import Clock, build, train
 
 GAMMA = 0.9
 DISCRETE = [agents.AgentDQN, agents.AgentDoubleDQN, agents.AgentDuelingDQN, agents.AgentD3QN]
-CONTINUOUS = [agents.AgentDDPG, agents.AgentTD3, agents.AgentSAC, agents.AgentModSAC]
+DISCRETE += [agents.AgentEnsembleDQN, agents.AgentEmbedDQN]
+CONTINUOUS = [agents.AgentDDPG, agents.AgentTD3, agents.AgentSAC, agents.AgentModSAC, agents.AgentREDQ]
 OFF_POLICY = [*((c, True) for c in DISCRETE), *((c, False) for c in CONTINUOUS)]
 ON_POLICY = [(c, discrete) for c in (agents.AgentPPO, agents.AgentA2C) for discrete in (False, True)]
 ON_POLICY += [(agents.AgentDiscretePPO, True), (agents.AgentDiscreteA2C, True)]
 
 
 def name(value) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}={x}" for key, x in value.items())
     return getattr(value, "__name__", {True: "discrete", False: "continuous"}.get(value, str(value)))
 
 
-def learned_values(agent_class, env):
+def learned_values(agent_class, env, **how):
     """(R,) learned and true values."""
-    common = {"gamma": GAMMA, "learning_rate": 1e-2, "batch_size": 64}
+    common = {"gamma": GAMMA, "learning_rate": 1e-2, "batch_size": 64, **how}
     if issubclass(agent_class, AgentOffPolicy):
         own = {"soft_update_tau": 0.2, "target_delay": 1, "utd": 0.8, "alpha_init": 1e-9}
         agent = build(agent_class, env, **common, **own)
@@ -49,6 +52,23 @@ def learned_values(agent_class, env):
 def test_values_are_those_of_the_closed_form(agent_class, if_discrete, ends):
     """Reward 1, 5 steps: 1 / (1 - gamma) = 10 through a time limit, (1 - gamma^left) / (1 - gamma) up to an end."""
     values, true = learned_values(agent_class, Clock(if_discrete=if_discrete, ends=ends))
+    torch.testing.assert_close(values, true, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("ends", ["truncate", "terminate"])
+@pytest.mark.parametrize(
+    "agent_class, if_discrete, how",
+    [
+        (agents.AgentPPO, False, {"if_use_v_trace": True}),
+        (agents.AgentPPO, True, {"if_use_v_trace": True}),
+        (agents.AgentA2C, False, {"if_use_v_trace": True}),
+        (agents.AgentSAC, False, {"n_step": 3}),
+        (agents.AgentD3QN, True, {"n_step": 4}),
+    ],
+    ids=name,
+)
+def test_values_by_other_targets(agent_class, if_discrete, how, ends):
+    values, true = learned_values(agent_class, Clock(if_discrete=if_discrete, ends=ends), **how)
     torch.testing.assert_close(values, true, rtol=0.05, atol=0.05)
 
 

@@ -341,7 +341,7 @@ def test_a_users_own_setting_has_the_type_of_its_annotation_and_no_bounds(agent_
 def test_unknown_keyword_is_an_error_with_the_nearest_name():
     with pytest.raises(TypeError, match=r"'learning_rat'.*'learning_rate'"):
         Config(AgentSAC, learning_rat=1)
-    for name in ("n_step", "max_mem"):  # far from all, and near an older name
+    for name in ("quantiles", "max_mem"):  # far from all, and near an older name
         with pytest.raises(TypeError, match=rf"no setting '{name}'$"):
             Config(AgentPPO, **{name: 1})
 
@@ -356,9 +356,9 @@ def test_another_agents_setting_is_told_by_the_constructor_and_kept_later(agent_
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         setattr(args, name, 1)
-    with pytest.warns(UserWarning, match="n_step"):
-        args.n_step = 1  # of ElegantRL, which no agent has here: kept, but not in silence
-    assert getattr(args, name) == args.n_step == 1
+    with pytest.warns(UserWarning, match="quantiles"):
+        args.quantiles = 1  # of ElegantRL, which no agent has here: kept, but not in silence
+    assert getattr(args, name) == args.quantiles == 1
 
 
 def test_unknown_attribute_is_kept_and_warned_about():
@@ -424,6 +424,7 @@ def test_todays_names_give_no_warning():
         ("learner_gpus", (1, 2), "learner_gpu_ids", (1, 2)),
         ("learner_gpus", (0,), "learner_gpu_ids", ()),
         ("if_per_or_gae", True, "if_use_per", True),
+        ("h_term_lambda", 0.125, "lambda_h_term", 0.125),
     ],
 )
 @pytest.mark.filterwarnings("ignore:.*it is kept")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import replay_buffer as module
 from elegantrl.train.replay_buffer import ReplayBuffer, ReplayBufferMP, SumTree, init_replay_buffer
 from elegantrl.trajectory import Record, Trajectory
@@ -18,6 +19,9 @@ def counted(start, horizon, num=1, action_dim=0, unmasks=None):
     unmasks = flags if unmasks is None else unmasks
     flags = {"undones": flags, "unmasks": unmasks, "dones": ~flags}
     return Trajectory(x[..., None], actions=x[:-1].long(), rewards=x[:-1], **flags)
+
+
+FLAGS = ("actions", "rewards", "undones", "unmasks", "dones")
 
 
 def buffer_of(max_size, num=1, **how):
@@ -57,8 +61,7 @@ def test_sequences_have_heads_of_their_own():
     buffer.update(counted(0, 4, 3))
     second = torch.tensor([1])
     part = counted(4, 9, 3)
-    names = ("states", "actions", "rewards", "undones", "unmasks", "dones")
-    part = Trajectory(**{name: getattr(part, name)[:, 1:2] for name in names})
+    part = Trajectory(**{name: getattr(part, name)[:, 1:2] for name in ("states", *FLAGS)})
     buffer.update(part, columns=second)
     assert pairs(buffer) == {0, 1, 2, 2000, 2001, 2002, *range(1003, 1012)}
     assert buffer.cur_size == 4 and buffer.add_size == 12 + 9
@@ -155,6 +158,56 @@ def test_older_doors():
     assert (buffer.rows, buffer.tree.alpha, buffer.tree.beta) == (10, 0.9, 0.7)
 
 
+# --- several steps ---
+def slow_look_ahead(buffer, index, gamma, n_step):
+    """Reward sum, discount and the row after, walked step by step."""
+    c, total, n = buffer.columns, buffer.rows * buffer.num_seqs, buffer.num_seqs
+    newest = [int((buffer.head[k] - 1) % buffer.rows) * n + k for k in range(n)]
+    reward, weight, row = 0.0, 1.0, index
+    while True:
+        reward, weight = reward + weight * float(c["rewards"][row]), weight * gamma
+        after, undone = (row + n) % total, bool(c["undones"][row])
+        n_step -= 1
+        ends = not undone or not c["unmasks"][row] or not c["unmasks"][after] or after in newest
+        if ends or n_step == 0:
+            return reward, weight * undone, after
+        row = after
+
+
+@pytest.mark.parametrize("if_use_per", [False, True])
+@pytest.mark.parametrize("n_step", [1, 2, 5, 50])
+def test_n_step_returns_equal_a_slow_reference(n_step, if_use_per):
+    """Three sequences with ends, time limits (the row after is masked), lone masked rows, and heads of their own."""
+    buffer = buffer_of(36, 3, if_use_per=if_use_per)
+    for start in range(0, 35, 7):
+        rows = counted(start, 7, 3)
+        rows.undones, rows.unmasks = torch.rand(7, 3) > 0.15, torch.rand(7, 3) > 0.15
+        rows.rewards = torch.randn(7, 3)
+        buffer.update(rows)
+    part = counted(35, 5, 3)
+    part = Trajectory(part.states[:, :1], **{k: getattr(part, k)[:, :1] for k in FLAGS})
+    buffer.update(part, columns=torch.tensor([1]))
+    buffer.cut(torch.tensor([2]))
+    batch = buffer.sample(600, 0.9, n_step=n_step)
+    assert len(batch.index.unique()) > 15 and len(batch.discount.unique()) > min(n_step, 5)
+    for i, index in enumerate(batch.index.tolist()):
+        reward, discount, after = slow_look_ahead(buffer, index, 0.9, n_step)
+        assert float(batch.rewards[i]) == pytest.approx(reward, rel=1e-5, abs=1e-5)
+        assert float(batch.discount[i]) == pytest.approx(discount, abs=1e-6)
+        assert torch.equal(batch.next.states[i], buffer.columns["states"][after])
+        assert bool(batch.undones[i]) == (discount > 0)
+
+
+def test_n_step_returns_by_hand():
+    """Rewards 0 1 2 3 4, row 2 ends, gamma 0.5. From 0: 0 + 0.5 + 0.5, no value; from 3: 3, as row 4 is the newest."""
+    buffer, rows = buffer_of(10), counted(0, 5)
+    rows.undones = torch.tensor([True, True, False, True, True])[:, None]
+    buffer.update(rows)
+    reward, undone, discount, after = buffer.look_ahead(torch.tensor([0, 1, 3]), 0.5, 3)
+    assert reward.tolist() == [1.0, 2.0, 3.0] and discount.tolist() == [0.0, 0.0, 0.5]
+    assert undone.tolist() == [False, False, True] and after.tolist() == [3, 3, 4]
+
+
 # --- prioritised ---
 @pytest.mark.parametrize("capacity", [8, 10, 1000, 10**6])
 def test_the_root_is_the_sum_of_the_leaves(capacity):
@@ -163,11 +216,16 @@ def test_the_root_is_the_sum_of_the_leaves(capacity):
     for _ in range(3):
         index = torch.randint(capacity, (size,))
         tree.update(index, torch.rand(size) * 10)
-        leaves = tree.sums[tree.leaves :]
-        assert tree.sums[1].item() == pytest.approx(leaves.sum().item(), rel=1e-12)
+        leaves = tree.leaves
+        assert tree.total.item() == pytest.approx(leaves.sum().item(), rel=1e-12)
+        assert torch.equal(tree.sums, tree.blocks.sum(1))
     again = SumTree(capacity, 0.6, 0.4, torch.device("cpu"))
     again.load_state_dict(tree.state_dict())
-    assert torch.equal(again.sums, tree.sums) and again.max_priority == tree.max_priority
+    assert (
+        torch.equal(again.leaves, tree.leaves)
+        and torch.equal(again.sums, tree.sums)
+        and again.max_priority == tree.max_priority
+    )
     drawn, weight = tree.sample(1000)
     assert bool((leaves[drawn] > 0).all()) and weight.max() == 1.0
 
@@ -206,14 +264,53 @@ def test_new_rows_have_the_largest_priority_so_far():
     batch = buffer.sample(64)
     buffer.feedback(batch, torch.full((2, 64), 100.0))  # of an ensemble: the mean over its members
     buffer.update(counted(10, 10))
-    leaves = buffer.tree.sums[buffer.tree.leaves :]
+    leaves = buffer.tree.leaves
     assert leaves[9:19].tolist() == pytest.approx([100.0**0.6] * 10) and leaves[19] == 0
+
+
+@pytest.mark.parametrize(
+    "beta, expected", [(0.4, [0.4, 0.7, 1.0]), (LinearSchedule(0.5, 0.9, 0.5), [0.5, 0.9, 0.9])], ids=["number", "own"]
+)
+def test_beta_rises_over_the_run(beta, expected):
+    args = Settings(state_dtype=torch.float32, per_alpha=1.0, per_beta=beta)
+    buffer = buffer_of(10, if_use_per=True, args=args)
+    buffer.update(counted(0, 3))
+    every = buffer.sample(2)
+    every.index = torch.tensor([0, 1])
+    buffer.feedback(every, torch.tensor([1.0, 4.0]))
+    assert buffer.tree.beta == expected[0]
+    for progress, value in zip((0.0, 0.5, 1.0), expected, strict=True):
+        buffer.anneal(progress)
+        batch = buffer.sample(100)
+        assert buffer.tree.beta == pytest.approx(value)
+        assert batch.weight.min().item() == pytest.approx(4**-value, rel=1e-4)
+    buffer_of(10).anneal(0.5)
+
+
+def test_what_is_masked_or_newest_keeps_its_leaf_of_zero():
+    buffer = buffer_of(10, if_use_per=True)
+    unmasks = torch.tensor([True, False, True, True])[:, None]
+    buffer.update(counted(0, 4, unmasks=unmasks))
+    batch = buffer.sample(4)
+    batch.index = torch.arange(4)
+    buffer.feedback(batch, torch.ones(4))
+    assert (buffer.tree.leaves[:4] > 0).tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("rest", [0.0, 1.0])
+def test_rounding_never_ends_in_a_leaf_of_zero(rest, monkeypatch):
+    """At either end of a stratum, with priorities of all sizes and most leaves 0."""
+    tree = SumTree(9000, 1.0, 1.0, torch.device("cpu"))
+    index = torch.randperm(9000)[:50]
+    tree.update(index, 10 ** (torch.rand(50) * 12 - 6))
+    monkeypatch.setattr(torch, "rand", lambda *size, **how: torch.full(size, rest, dtype=torch.float64))
+    assert bool((tree.leaves[tree.sample(512)[0]] > 0).all())
 
 
 def test_a_repeated_index_keeps_the_sums_right():
     tree = SumTree(4, 1.0, 1.0, torch.device("cpu"))
     tree.update(torch.tensor([1, 1, 2]), torch.tensor([3.0, 5.0, 2.0]))
-    assert tree.sums[1] == tree.sums[4:].sum() and tree.sums[5] in (3.0, 5.0)
+    assert tree.total == tree.leaves.sum() and tree.leaves[1] in (3.0, 5.0)
 
 
 def test_feedback_without_priorities_does_nothing():

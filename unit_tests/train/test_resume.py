@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentSAC
+from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentREDQ, AgentSAC
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
 from elegantrl.train.run import load_agent, train_agent
@@ -21,14 +21,22 @@ from unit_tests.train.test_run import ROOT, complete
 
 NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
 BUFFER = {"if_save_buffer": True}
+PER = BUFFER | {"if_use_per": True, "per_beta": LinearSchedule(0.4, 0.4)}  # a beta that rises depends on break_step
+H_TERM = {"env_class": Clock, "lambda_h_term": 0.1, "h_term_k_step": 3, "h_term_sample_rate": 0.5}
 CASES = {
     "SAC": (AgentSAC, BUFFER),
     "SAC, normalisers": (AgentSAC, BUFFER | NORMS),
-    "SAC, PER": (AgentSAC, BUFFER | {"if_use_per": True, "buffer_size": 200}),
+    "SAC, PER": (AgentSAC, PER | {"buffer_size": 200}),
     "ModSAC, tau": (AgentModSAC, BUFFER | {"state_value_tau": 0.1}),
     "DDPG, OU": (AgentDDPG, BUFFER | {"if_ou_noise": True, "update_freq": 3}),
     "D3QN": (AgentD3QN, BUFFER | {"utd": 0.3, "explore_rate": 0.3}),  # the default schedule depends on break_step
+    "D3QN, PER, n-step": (AgentD3QN, PER | {"n_step": 3, "explore_rate": 0.3}),
+    "REDQ, cumulative rewards": (AgentREDQ, BUFFER | {"lambda_fit_cum_r": 0.5, "update_freq": 4}),
+    "SAC, H-term": (AgentSAC, BUFFER | H_TERM),
+    "DDPG, H-term": (AgentDDPG, BUFFER | H_TERM | {"h_term_weight": "advantage", "h_term_update_gap": 2}),
+    "PPO, H-term": (AgentPPO, H_TERM | {"h_term_form": "mean", "h_term_buffer_size": 40}),
     "PPO": (AgentPPO, {}),
+    "PPO, V-trace": (AgentPPO, {"if_use_v_trace": True}),
     "PPO, normalisers": (AgentPPO, {"if_norm_state": True, "if_norm_reward": True}),
 }
 
@@ -85,6 +93,7 @@ def test_a_resumed_run_is_the_run_that_went_on(case):
 @pytest.mark.parametrize("agent_class", [AgentSAC, AgentPPO])
 def test_schedules_and_careless_environments_resume_too(agent_class):
     how = {"checkpoint_per_step": 100, "break_step": 250, "learning_rate": LinearSchedule(1e-3), **BUFFER}
+    how |= {"if_use_per": True} if agent_class.if_off_policy else {}
     env_args = {"num_envs": 2, "length": 9}
     train_agent(config(agent_class, Careless, env_args, cwd="whole", **how), True)
     stop = Call("on_update", lambda run: run.stop("killed"), at=1)
@@ -105,6 +114,7 @@ RESUME = """
 import torch
 torch.set_num_threads(1)
 from elegantrl.agents import AgentSAC
+from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train.run import train_agent
 from unit_tests.tasks import config
 train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **{how}), True)
@@ -112,7 +122,7 @@ train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, *
 
 
 def test_a_new_process_resumes_bit_for_bit():
-    how = {**BUFFER, **NORMS, "if_use_per": True, "checkpoint_per_step": 120}
+    how = {**PER, **NORMS, "checkpoint_per_step": 120}
     train_agent(config(AgentSAC, cwd="whole", break_step=240, **how), True)
     train_agent(config(AgentSAC, cwd="parts", break_step=120, **how), True)
     environment = {**os.environ, "PYTHONPATH": ROOT, "OMP_NUM_THREADS": "1"}
