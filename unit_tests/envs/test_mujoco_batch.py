@@ -212,6 +212,20 @@ def test_as_env_class():
     assert (env.num_envs, env.batch.nthread, env.task.options.ctrl_cost_weight, env.max_step) == (3, 2, 0.5, 7)
 
 
+def test_mujocos_clock_stands_only_while_a_batch_steps():
+    one, env = make_env("Hopper-v5"), MujocoVecEnv("Hopper-v5", 2)
+
+    def duration() -> float:
+        one.reset()
+        one.step(np.zeros(3, np.float32))
+        return one.unwrapped.data.timer[0].duration
+
+    env.reset()
+    before = duration()
+    env.step(torch.zeros(2, 3))
+    assert before > 0 and duration() > 0
+
+
 def test_refusals():
     with pytest.raises(ValueError, match=r"hopper_v5.*not .*Pusher"):
         MujocoVecEnv("Pusher-v5", 2)
