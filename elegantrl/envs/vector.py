@@ -128,9 +128,9 @@ def vectorise(
         raise ValueError(f"num_envs={num_envs} needs a class or a function that builds {first.env_name}, not one built")
     is_gym_id = isinstance(env_class, str) or env_class in (None, gym.make)
     if is_gym_id and env_args.get("if_batched", True):
-        from .mujoco_batch import MujocoVecEnv, task_of  # here, because it imports this file
+        from .mujoco_batch import MujocoVecEnv  # here, because it imports this file
 
-        if task_of(first):
+        if MujocoVecEnv.equals(first):
             return MujocoVecEnv(first, num_envs, gpu_id)
     if is_gym_id and num_envs >= MIN_NATIVE_ENVS and first.spec.vector_entry_point is not None:
         vec_env = gym.make_vec(first.spec, num_envs=num_envs, vectorization_mode="vector_entry_point")

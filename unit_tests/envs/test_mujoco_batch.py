@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import gymnasium as gym
@@ -224,6 +225,12 @@ def test_mujocos_clock_stands_only_while_a_batch_steps():
     before = duration()
     env.step(torch.zeros(2, 3))
     assert before > 0 and duration() > 0
+
+
+def test_names_the_extra_if_mujoco_is_missing(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "mujoco.batch", None)
+    with pytest.raises(ImportError, match=r"pip install elegantrl\[mujoco\]"):
+        MujocoVecEnv("Hopper-v5", 2)
 
 
 def test_refusals():
