@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from ..device import device_of
-from .mujoco_tasks import ALL, TASKS, Rows, TouchingTask, options_of, task_of
-from .single import GymEnv, make_env
+from .mujoco_tasks import ALL, TASKS, Rows, TouchingTask, made, options_of, task_of
+from .single import GymEnv
 from .vector import GymVecEnv
 
 Randomiser = tuple[float, float] | Callable[[np.random.Generator, NDArray, int], NDArray]
@@ -66,10 +66,7 @@ class MujocoVecEnv(GymVecEnv):
             from mujoco.batch import Batch
         except ImportError as error:
             raise ImportError("MujocoVecEnv needs mujoco 3.17 or newer: pip install elegantrl[mujoco]") from error
-        one = env_name if isinstance(env_name, GymEnv) else make_env(env_name, {**options, "max_step": max_step})
-        task_class = task_of(one)
-        if task_class is None:
-            raise ValueError(f"MujocoVecEnv has {', '.join(TASKS)}, without wrappers and rendering, not {one}")
+        one, task_class = made(env_name, TASKS.values(), max_step=max_step, **options)
         super().__init__(one, one, num_envs, device_of(gpu_id))  # closed together
         self.one, self.frame_skip = one, one.unwrapped.frame_skip
         model, is_touching = copy(one.unwrapped.model), issubclass(task_class, TouchingTask)

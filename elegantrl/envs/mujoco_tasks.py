@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from .single import GymEnv
+from .single import GymEnv, make_env
 
 Array = Any  # NumPy's, or torch's in those tasks that run on MuJoCo Warp
 Rows = Any  # which environments: ALL, indices, or a mask
@@ -83,6 +83,9 @@ class Task:
         """(N,) bool."""
         return ~self.healthy & getattr(self.options, "terminate_when_unhealthy", False)
 
+    def is_finite(self) -> Array:
+        return between(self.qpos, FINITE).all(1) & between(self.qvel, FINITE).all(1)
+
 
 class HalfCheetah(Task):
     hidden_positions = 1
@@ -146,8 +149,7 @@ class Ant(TouchingTask):
     def stepped(self) -> None:
         super().stepped()
         low, high = self.options.healthy_z_range
-        is_finite = between(self.qpos, FINITE).all(1) & between(self.qvel, FINITE).all(1)
-        self.healthy = is_finite & (low <= self.qpos[:, 2]) & (self.qpos[:, 2] <= high)
+        self.healthy = self.is_finite() & (low <= self.qpos[:, 2]) & (self.qpos[:, 2] <= high)
 
     def observe(self, rows: Rows) -> Sequence[Array]:
         return *super().observe(rows), *self.touch(rows)
@@ -181,8 +183,7 @@ class Humanoid(TouchingTask):
 
 class InvertedPendulum(Task):
     def stepped(self) -> None:
-        is_finite = between(self.qpos, FINITE).all(1) & between(self.qvel, FINITE).all(1)
-        self.healthy = is_finite & ~(np.abs(self.qpos[:, 1]) > 0.2)
+        self.healthy = self.is_finite() & ~(np.abs(self.qpos[:, 1]) > 0.2)
 
     def reward(self, action: Array, velocity: Array) -> Array:
         return self.healthy.astype(np.float64)
@@ -267,6 +268,16 @@ def task_of(env: GymEnv) -> type[Task] | None:
             return None
         layer = layer.env
     return TASKS.get(module)
+
+
+def made(env_name: str | GymEnv, known: Iterable[type[Task]], **env_args: Any) -> tuple[GymEnv, type[Task]]:
+    """The environment, made with these arguments if it is an id, and its task. ValueError: it is not among `known`."""
+    one = env_name if isinstance(env_name, GymEnv) else make_env(env_name, env_args)
+    task = task_of(one)
+    if task is None or task not in known:
+        names = ", ".join(task.__name__ for task in known)
+        raise ValueError(f"one of Gymnasium's v5 tasks {names}, without wrappers and rendering, is needed, not {one}")
+    return one, task
 
 
 def options_of(env: GymEnv) -> SimpleNamespace:

@@ -234,7 +234,7 @@ def test_names_the_extra_if_mujoco_is_missing(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match=r"hopper_v5.*not .*Pusher"):
+    with pytest.raises(ValueError, match=r"Hopper.*not .*Pusher"):
         MujocoVecEnv("Pusher-v5", 2)
     with pytest.raises(TypeError, match="ctrl_cost"):
         MujocoVecEnv("Hopper-v5", 2, ctrl_cost=1.0)
