@@ -124,6 +124,13 @@ def test_one_environment_can_end_alone():
     assert torch.equal(info["final_obs"][::2], state[::2])
 
 
+def test_the_reachers_target_rests():
+    env = MujocoVecEnv("Reacher-v5", 50)
+    first, _ = env.reset(seed=0)
+    state, *_ = env.step(torch.ones(50, 2))
+    assert torch.equal(state[:, 4:6], first[:, 4:6]) and 0.19 < first[:, 4:6].norm(dim=1).max() < 0.2
+
+
 def test_seeds_and_threads():
     def play(seed: int, threads: int) -> torch.Tensor:
         env = MujocoVecEnv("Hopper-v5", 4, num_threads=threads)
