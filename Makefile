@@ -60,6 +60,7 @@ format: $(INSTALLED)
 
 bench: $(PEERS)
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/env_speed.py
 
 bench-learning: $(INSTALLED)
 	$(BIN)/python benchmarks/learning.py --jobs 2

@@ -19,7 +19,7 @@ from ..warn import warn
 from .spaces import ActionCodec
 
 ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim", "if_discrete")
-OLD_KEYS = ("env_num", "target_return", "id")  # of env_args, for constructors that name them
+OLD_KEYS = ("env_num", "target_return", "id", "if_batched")  # of env_args, for constructors that name them
 NO_LIMIT = 12345  # max_step of an environment that states none
 _MISSING = object()
 

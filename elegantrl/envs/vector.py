@@ -114,7 +114,8 @@ def vectorise(
     env_class: Any, env_args: dict[str, Any] | None = None, num_envs: int = 1, device: torch.device | str = "cpu"
 ) -> Any:
     """num_envs environments under the vector contract. What `env_class` builds is returned as it is if it keeps the
-    contract itself. ValueError: more than one of an environment that is already built."""
+    contract itself. Gymnasium's MuJoCo v5 tasks run on MuJoCo's own threads (`MujocoVecEnv`), unless env_args say
+    `"if_batched": False`. ValueError: more than one of an environment that is already built."""
     device = torch.device(device)
     env_args = {**(env_args or {}), "num_envs": num_envs}
     gpu_id = -1 if device.type == "cpu" else device.index or 0
@@ -126,6 +127,11 @@ def vectorise(
     if is_instance(env_class):
         raise ValueError(f"num_envs={num_envs} needs a class or a function that builds {first.env_name}, not one built")
     is_gym_id = isinstance(env_class, str) or env_class in (None, gym.make)
+    if is_gym_id and env_args.get("if_batched", True):
+        from .mujoco_batch import MujocoVecEnv  # here, because it imports this file
+
+        if MujocoVecEnv.equals(first):
+            return MujocoVecEnv(first, num_envs, gpu_id)
     if is_gym_id and num_envs >= MIN_NATIVE_ENVS and first.spec.vector_entry_point is not None:
         vec_env = gym.make_vec(first.spec, num_envs=num_envs, vectorization_mode="vector_entry_point")
         if vec_env.metadata.get("autoreset_mode") == gym.vector.AutoresetMode.NEXT_STEP:

@@ -1,0 +1,169 @@
+"""Environment steps per second: our vector environments against Gymnasium's, as ratios measured in turn in one run.
+
+    python benchmarks/env_speed.py
+    python benchmarks/env_speed.py --only mujoco --repeats 9
+
+Each side steps its environments with random actions that were drawn before, without a policy, on one thread where the
+row says no other number. The sides take turns within each repeat, so that a busy moment of the machine strikes both; a
+ratio is the median of the repeats' ratios, with their least and greatest. Written to results/env_speed.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+
+import gymnasium as gym
+import torch
+
+import elegantrl
+from elegantrl.envs import MujocoVecEnv, vectorise
+
+torch.set_num_threads(1)
+
+RESULTS = Path(__file__).resolve().parent / "results"
+POOL = 16  # sets of random actions that the sides play in a circle
+
+Step = Callable[[], int]  # steps all environments once; how many did more than to reset themselves
+
+
+def ours(env: Any) -> Step:
+    """A step of an environment under the vector contract."""
+    env.reset(seed=0)
+    shape = (POOL, env.num_envs)
+    if env.if_discrete:
+        actions = torch.randint(env.action_dim, shape, device=env.device)
+    else:
+        actions = torch.rand(*shape, env.action_dim, device=env.device) * 2 - 1
+    return counted(env.step, list(actions), env.num_envs, env.autoreset == "next_step")
+
+
+def theirs(env: gym.vector.VectorEnv) -> Step:
+    """A step of a vector environment of Gymnasium's."""
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    next_step = env.metadata["autoreset_mode"] == gym.vector.AutoresetMode.NEXT_STEP
+    return counted(env.step, [env.action_space.sample() for _ in range(POOL)], env.num_envs, next_step)
+
+
+def counted(step: Callable[[Any], Any], actions: list[Any], num_envs: int, has_reset_rows: bool) -> Step:
+    calls = reset_rows = 0
+
+    def play() -> int:
+        nonlocal calls, reset_rows
+        _, _, terminal, truncate, _ = step(actions[calls % POOL])
+        steps, calls = num_envs - reset_rows, calls + 1
+        reset_rows = int((terminal | truncate).sum()) if has_reset_rows else 0
+        return steps
+
+    return play
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison. what, against: how the table calls the sides. at_least: the ratio to reach, 0 for none."""
+
+    group: str
+    task: str
+    num_envs: int
+    what: str
+    against: str
+    make: Callable[[], Step]
+    make_peer: Callable[[], Step]
+    at_least: float = 0.0
+
+
+def mujoco(task: str, num_envs: int, num_threads: int = 1, at_least: float = 0.0) -> Row:
+    name = f"`MujocoVecEnv`, {num_threads} thread" + "s" * (num_threads > 1)
+    return Row(
+        "mujoco", task, num_envs, name, "`SyncVectorEnv`", lambda: ours(MujocoVecEnv(task, num_envs, -1, num_threads)),
+        lambda: theirs(gym.make_vec(task, num_envs, vectorization_mode="sync")), at_least,
+    )  # fmt: skip
+
+
+def gym_loop(task: str, num_envs: int) -> Row:
+    make = lambda: ours(vectorise(task, {"if_batched": False}, num_envs))  # noqa: E731
+    peer = lambda: theirs(gym.make_vec(task, num_envs, vectorization_mode="sync"))  # noqa: E731
+    return Row("gym", task, num_envs, "`vectorise` in a loop", "`SyncVectorEnv`", make, peer)
+
+
+ROWS = [
+    mujoco("Hopper-v5", 64, at_least=2.0),
+    mujoco("HalfCheetah-v5", 64, at_least=2.0),
+    mujoco("Hopper-v5", 64, num_threads=2),
+    mujoco("HalfCheetah-v5", 64, num_threads=2),
+    mujoco("Walker2d-v5", 64),
+    mujoco("Ant-v5", 64),
+    mujoco("Humanoid-v5", 64),
+    gym_loop("CartPole-v1", 4),
+]
+
+
+def steps_per_second(step: Step, seconds: float) -> float:
+    start, steps = time.perf_counter(), 0
+    while (spent := time.perf_counter() - start) < seconds:
+        steps += step()
+    return steps / spent
+
+
+def measure(row: Row, repeats: int, seconds: float) -> tuple[list[float], list[float]]:
+    """Rates of both sides; one warm-up each, then the sides alternate."""
+    sides = row.make(), row.make_peer()
+    rates: tuple[list[float], list[float]] = [], []
+    for repeat in range(repeats + 1):
+        for side, found in zip(sides, rates, strict=True):
+            rate = steps_per_second(side, seconds)
+            if repeat:
+                found.append(rate)
+    return rates
+
+
+def line(row: Row, rates: tuple[list[float], list[float]]) -> str:
+    ratios = sorted(a / b for a, b in zip(*rates, strict=True))
+    median = statistics.median(ratios)
+    target = f"{row.at_least:g}, {'reached' if median >= row.at_least else 'missed'}" if row.at_least else ""
+    first, second = (f"{statistics.median(side):.0f}" for side in rates)
+    spread = f"{median:.2f} ({ratios[0]:.2f} to {ratios[-1]:.2f})"
+    return f"| {row.task} | {row.num_envs} | {row.what} | {first} | {row.against} | {second} | {spread} | {target} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    groups = sorted({row.group for row in ROWS})
+    parser.add_argument("--only", nargs="+", choices=groups, default=groups)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each side in each repeat")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    options = parser.parse_args()
+
+    versions = f"elegantrl {elegantrl.__version__}, torch {torch.__version__}, gymnasium {gym.__version__}"
+    lines = [
+        "# Environment steps per second",
+        "",
+        "Made by `python benchmarks/env_speed.py` (its first lines say how). The ratio is that of the two rates to its",
+        "left; rows that only reset an environment are no steps.",
+        f"{versions}, python {platform.python_version()}, cores {os.cpu_count()}, repeats {options.repeats}.",
+        "",
+        "| task | environments | ours | steps/s | against | steps/s | ratio | target |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in ROWS:
+        if row.group in options.only:
+            lines.append(line(row, measure(row, options.repeats, options.seconds)))
+            print(lines[-1], flush=True)
+    options.results.mkdir(parents=True, exist_ok=True)
+    (options.results / "env_speed.md").write_text("\n".join(lines) + "\n")
+    print(f"table: {options.results / 'env_speed.md'}")
+
+
+if __name__ == "__main__":
+    main()
