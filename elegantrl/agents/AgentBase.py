@@ -151,6 +151,7 @@ class AgentBase:
         self.carry = 0.0  # fraction of an update that the next rollout inherits
         self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
+        self.finals: dict[int, Tensor] = {}  # row of this rollout -> final observations (N, S) known there, on-policy
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
         self.gradients = compiled_gradients() if self.if_compile else gradients
@@ -373,6 +374,7 @@ class AgentBase:
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
         never = torch.zeros_like(self.last_done)
+        self.finals.clear()
         for t in range(tr.horizon):
             tr.put(t, self.last)
             if if_random:
@@ -390,6 +392,7 @@ class AgentBase:
             tr.undones[t] = ~terminal
             self.last_done = tr.dones[t] = terminal | truncate
         tr.put(tr.horizon, self.last)
+        self.settle(tr)
         return tr
 
     def bootstrap(
@@ -397,6 +400,9 @@ class AgentBase:
     ) -> tuple[Tensor, Tensor]:
         """What same-step auto-reset makes of row t: the rows to mask and the rows to end, both (N,) bool."""
         return timeout, terminal
+
+    def settle(self, trajectory: Trajectory) -> None:
+        """Completes a rollout by what is done for all its rows at once."""
 
     def explore_env(self, env: Any, horizon_len: int, if_random: bool = False) -> tuple[Tensor, ...]:
         """states, actions, [logprobs,] rewards, undones, unmasks of a new rollout, each (T, N, ...).
@@ -685,9 +691,21 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         if final is None:
             trajectory.bootstraps[t] = 0.0
             return super().bootstrap(trajectory, t, timeout, terminal, final)
-        value = self.value(Record(final).seen_on(self.device)).to(timeout.device)
-        trajectory.bootstraps[t] = (self.gamma * value).masked_fill(~timeout, 0.0)
+        self.finals[t] = final
+        trajectory.bootstraps[t] = timeout  # a mark for `settle`
         return torch.zeros_like(timeout), terminal | timeout
+
+    def settle(self, trajectory: Trajectory) -> None:
+        """Values the final observations of a rollout at once: few are needed, and looking makes the host wait."""
+        finals, self.finals = self.finals, {}
+        if finals:
+            assert trajectory.bootstraps is not None
+            marks = trajectory.bootstraps > 0
+            times = torch.tensor(list(finals), device=marks.device)
+            states = torch.stack(list(finals.values()))[marks[times]]
+            if len(states):
+                value = self.value(Record(states).seen_on(self.device)).to(marks.device)
+                trajectory.bootstraps[marks] = self.gamma * value
 
     def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""

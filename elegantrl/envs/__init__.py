@@ -4,6 +4,7 @@ from .check import check_env
 from .mujoco_batch import MujocoVecEnv
 from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
 from .spaces import ActionCodec
+from .tensor import SingleEnv, TensorEnv
 from .vector import GymVecEnv, as_vec_env, vectorise
 
 __all__ = [
@@ -12,6 +13,8 @@ __all__ = [
     "GymEnv",
     "GymVecEnv",
     "MujocoVecEnv",
+    "SingleEnv",
+    "TensorEnv",
     "as_vec_env",
     "check_env",
     "is_instance",
