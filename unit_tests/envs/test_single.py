@@ -248,13 +248,9 @@ def test_an_argument_that_nobody_takes_is_told_at_the_callers_line():
     assert [w.filename for w in caught] == [__file__]
 
 
-def test_a_vector_environment_of_gymnasium_is_refused():
-    def build() -> gym.vector.VectorEnv:
-        return gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
-
-    for env_class in (build, build()):
-        with pytest.raises(ValueError, match="pass the id and num_envs"):
-            make_env(env_class)
+def test_many_environments_without_a_word_on_their_reset_are_refused():
+    with pytest.raises(ValueError, match="Silent has num_envs=3 and no autoreset"):
+        make_env(type("Silent", (OldEnv,), {"num_envs": 3}))
 
 
 def test_a_max_step_attribute_ends_episodes():
