@@ -163,8 +163,8 @@ class GymVectors(VecAdapter):
         observation, reward, terminal, truncate, info = self.env.step(action)
         ended = terminal | truncate
         if self.mode == gym.vector.AutoresetMode.DISABLED:
-            info["final_obs"] = observation
             if ended.any():
+                info["final_obs"] = observation
                 observation, fresh = self.env.reset(options={"reset_mask": ended})
                 if "action_mask" in fresh:
                     info["action_mask"] = np.where(ended[:, None], fresh["action_mask"], info["action_mask"])
@@ -175,6 +175,25 @@ class GymVectors(VecAdapter):
                 final[ended] = np.stack([self._seen(each) for each in known[ended]])
             info["final_obs"] = final
         return observation, reward, terminal, truncate, info
+
+
+class EnvPool(GymVectors):
+    """An EnvPool of Gymnasium's kind. It takes a seed when it is built only, so a seeded reset builds it anew."""
+
+    @staticmethod
+    def fits(env: Any, core: Any) -> bool:
+        return hasattr(getattr(env, "spec", None), "gen_config")
+
+    def described(self) -> dict[str, Any]:
+        return {**super().described(), "max_step": self.env.spec.config.max_episode_steps}
+
+    def begin(self, seed: int | None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            spec = self.env.spec
+            config = spec.gen_config(**{**spec.config._asdict(), "seed": seed % 2**31})
+            self.env.close()
+            self.env = type(self.env)(type(spec)(config))
+        return self.env.reset()
 
 
 class ManagerBased(VecAdapter):
@@ -201,12 +220,13 @@ class ManagerBased(VecAdapter):
 
     def advance(self, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         observation, reward, terminal, truncate, extras = self.env.step(action)
+        ended = (terminal | truncate).nonzero()[:, 0]
+        if len(ended) == 0:
+            return observation, reward, terminal, truncate, {}
         if getattr(self.core.cfg, "auto_reset", True):
             return observation, reward, terminal, truncate, {"final_obs": extras.get("final_obs")}
-        final = self._state(observation)
-        ended = (terminal | truncate).nonzero()[:, 0]
-        if len(ended) > 0:
-            observation, _ = self.core.reset(env_ids=ended)
+        final, reward, terminal, truncate = self._state(observation), reward.clone(), terminal.clone(), truncate.clone()
+        observation, _ = self.core.reset(env_ids=ended)
         return observation, reward, terminal, truncate, {"final_obs": final}
 
 
@@ -318,7 +338,7 @@ class BraxBatch(VecAdapter):
         return seen, reward, done.bool() & ~cut.bool(), cut, {}
 
 
-ADAPTERS = (GymVectors, IsaacGymTask, ManagerBased, BraxBatch)
+ADAPTERS = (EnvPool, GymVectors, IsaacGymTask, ManagerBased, BraxBatch)
 
 
 def adapted(env: Any, device: torch.device | str = "cpu") -> VecAdapter | None:

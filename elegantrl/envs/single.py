@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +24,7 @@ ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim",
 OLD_KEYS = ("env_num", "target_return", "id")  # of env_args, for constructors that name them
 VECTOR_KEYS = ("vectorization_mode", "vector_kwargs")  # of env_args, for `vectorise`
 NO_LIMIT = 12345  # max_step of an environment that states none
+TASK_PACKAGES = ((r"ALE/", "ale_py", "atari"), (r"\w+BulletEnv-", "pybullet_envs_gymnasium", "pybullet"))
 _MISSING = object()
 
 
@@ -47,7 +49,7 @@ class GymEnv(gym.Env):
         names = (_find(env, "env_name", None), getattr(self.spec, "id", None), given.get("env_name"))
         self.env_name = str(next(filter(None, names), type(env).__name__))
         limits = (_find(env, "_max_episode_steps", None), _find(env, "max_step", None))  # TimeLimit's, the attribute
-        own_limit = next(filter(None, (*limits, getattr(self.spec, "max_episode_steps", None))), math.inf)
+        own_limit = next(filter(None, (*limits, *_limits_of_spec(env, self.spec))), math.inf)
         wanted = given.get("max_step") or math.inf
         self._limit = min(wanted, own_limit)  # kept here too: an attribute alone ends no episode
         self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))
@@ -164,6 +166,14 @@ def _find(env: Any, name: str, default: Any = _MISSING) -> Any:
     return default
 
 
+def _limits_of_spec(env: Any, spec: Any) -> Iterator[int]:
+    """Steps of the longest episode by Gymnasium's spec; Atari's counts frames, of which a step skips some."""
+    yield getattr(spec, "max_episode_steps", None) or 0
+    told = getattr(spec, "kwargs", {})
+    skip = int(np.min(told.get("frameskip", 1))) * int(_find(env, "frame_skip", 1))
+    yield -(-int(told.get("max_num_frames_per_episode") or 0) // skip)
+
+
 def _own_space(env: Any, space_name: str, dim_name: str) -> tuple[Any, Any]:
     """(space, None) or (None, dim), as the outermost wrapper says that states one of the two itself.
 
@@ -214,6 +224,7 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
     from .simulators import adapted  # here, because it imports this file
 
     if (many := adapted(env, device_of(gpu_id))) is not None:
+        many.env_name = env_args.get("env_name", many.env_name)
         return many
     if (number := int(getattr(env, "num_envs", 1))) > 1:
         raise ValueError(
@@ -254,6 +265,8 @@ def constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: 
 def _registered_id(env_id: str) -> str:
     """`env_id`, or the newest registered version of one that is gone, with a warning."""
     base = re.sub(r"-v\d+$", "", env_id)
+    if env_id not in gym.registry:
+        _import_tasks(env_id)
     if env_id in gym.registry or ":" in env_id or base == env_id:
         return env_id
     versions = [int(m[1]) for name in gym.registry if (m := re.fullmatch(re.escape(base) + r"-v(\d+)", name))]
@@ -264,6 +277,16 @@ def _registered_id(env_id: str) -> str:
         return env_id  # not one that is gone
     warn(f"{env_id} is not registered, {newest} is used")
     return newest
+
+
+def _import_tasks(env_id: str) -> None:
+    """Imports the package that registers a task, where the id tells which. ImportError: it is not there."""
+    for pattern, package, extra in TASK_PACKAGES:
+        if re.match(pattern, env_id):
+            try:
+                importlib.import_module(package)
+            except ImportError as error:
+                raise ImportError(f"{env_id} needs {package}: pip install 'elegantrl[{extra}]'") from error
 
 
 def kwargs_filter(function: Callable, kwargs: dict[str, Any]) -> dict[str, Any]:

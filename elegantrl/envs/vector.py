@@ -121,10 +121,13 @@ def vectorise(
     """
     device = torch.device(device)
     env_args = {**(env_args or {}), "num_envs": num_envs}
-    mode, vector_kwargs = (env_args.pop(name, None) for name in VECTOR_KEYS)
+    mode, vector_kwargs = (env_args.get(name) for name in VECTOR_KEYS)
     gpu_id = -1 if device.type == "cpu" else device.index or 0
-    if (native := _native_vectors(env_class, env_args, num_envs, mode)) is not None:
-        return GymVectors(native, device)
+    is_gym_id = isinstance(env_class, str) or env_class in (None, gym.make)
+    if is_gym_id and mode == "vector_entry_point":
+        named = {"env_name": env_class} if isinstance(env_class, str) else {}
+        keywords = constructor_keywords(gym.make, {**env_args, **named})
+        return GymVectors(gym.make_vec(num_envs=num_envs, vectorization_mode=mode, **keywords), device)
     first = make_env(env_class, env_args, gpu_id)
     if is_vec_env(first):
         return first
@@ -141,24 +144,14 @@ def vectorise(
         first.close()
         make_one = partial(_with_own_states, env_class, env_args, gpu_id)
         return GymVectors(kinds[mode]([make_one] * num_envs, **(vector_kwargs or {})), device, first)
+    if is_gym_id and num_envs >= MIN_NATIVE_ENVS and first.spec.vector_entry_point is not None:
+        vec_env = gym.make_vec(first.spec, num_envs=num_envs, vectorization_mode="vector_entry_point")
+        if vec_env.single_observation_space == first.observation_space:  # Atari's makes another task of it
+            first.close()
+            return GymVectors(vec_env, device, first)
+        vec_env.close()
     others = [make_env(env_class, env_args, gpu_id) for _ in range(num_envs - 1)]
     return GymVecEnv(SerialEnvs([first, *others]), device)
-
-
-def _native_vectors(env_class: Any, env_args: dict[str, Any], num_envs: int, mode: str | None) -> Any:
-    """The task's own vector code, where it has some and that is asked for or pays; else None."""
-    if not (isinstance(env_class, str) or env_class in (None, gym.make)) or mode not in (None, "vector_entry_point"):
-        return None
-    named = {"env_name": env_class} if isinstance(env_class, str) else {}
-    keywords = constructor_keywords(gym.make, {**env_args, **named})
-    env_id = keywords.pop("id", None)
-    try:
-        entry_point = gym.spec(env_id).vector_entry_point
-    except (AttributeError, TypeError, gym.error.Error):  # gym.make has the better message
-        return None
-    if entry_point is None or (mode is None and num_envs < MIN_NATIVE_ENVS):
-        return None
-    return gym.make_vec(env_id, num_envs, vectorization_mode="vector_entry_point", **keywords)
 
 
 def _with_own_states(env_class: Any, env_args: dict[str, Any], gpu_id: int) -> gym.Env:
