@@ -45,7 +45,7 @@ class VecAdapter:
         self.state_dtype = one.state_dtype
         sizes = (one.state_dim,) if isinstance(one.state_dim, int) else one.state_dim
         self._state_shape = (self.num_envs, *sizes)
-        self._random: Callable[..., Any] = _OwnRandom(self.device) if self.draws_globally else nullcontext
+        self._random: Callable[..., Any] = OwnRandom(self.device) if self.draws_globally else nullcontext
 
     @staticmethod
     def fits(env: Any, core: Any) -> bool:
@@ -354,7 +354,7 @@ def seeds_of(seed: int | None, num_envs: int) -> list[int] | list[None]:
     return np.random.SeedSequence(seed).generate_state(num_envs).tolist()
 
 
-class _OwnRandom:
+class OwnRandom:
     """Random states of an environment's own, for simulators that draw from the global generators.
 
     So a seed given to `reset` decides all that follows, and what the agent draws is not changed by the environment.
