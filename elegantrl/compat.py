@@ -50,6 +50,7 @@ OLD_MODULES = {
     "elegantrl.agent": "elegantrl.agents",
     "elegantrl.env": "elegantrl.train.config",
     "elegantrl.envs.Gym": "elegantrl.train.config",
+    "elegantrl.envs.PlanIsaacGymEnv": "elegantrl.envs.IsaacGym",
     "elegantrl.train.demo": "elegantrl.train.run",
 }
 

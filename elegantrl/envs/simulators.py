@@ -106,7 +106,8 @@ class VecAdapter:
         if name is None or isinstance(parts[name], dict):
             raise ValueError(
                 f"{type(self.core).__name__} has observations in parts {list(parts)}: a single tensor under one of "
-                f"the names {', '.join(POLICY_KEYS)} is needed; choose it in the task's configuration"
+                f"the names {', '.join(POLICY_KEYS)} is needed: choose it in the task's configuration, or flatten them "
+                "(gymnasium.wrappers.vector.FlattenObservation)"
             )
         return parts[name]
 
@@ -243,7 +244,10 @@ class IsaacGymTask(VecAdapter):
         super().__init__(env, device)
         self.ended = torch.zeros(self.num_envs, dtype=torch.bool, device=self.core.progress_buf.device)
         with self._random(0):
-            done = self._end_all()
+            self.env.step(self._zero_action())  # resets all
+            self.core.reset_buf.zero_()
+            self.core.progress_buf.fill_(int(self.core.max_episode_length))
+            done = self.env.step(self._zero_action())[2]
         if not bool(done.all()):
             raise ValueError(
                 f"{self.env_name}: some episodes do not end after max_episode_length={self.max_step + 1} steps, so "
@@ -261,10 +265,6 @@ class IsaacGymTask(VecAdapter):
         limit = int(self.core.max_episode_length) - 1  # the task ends episodes when progress_buf reaches this
         spaces = {"observation_space": self.core.observation_space, "action_space": self.core.action_space}
         return {**spaces, "max_step": limit, "env_name": name}
-
-    def _end_all(self) -> Tensor:
-        self.core.progress_buf.fill_(int(self.core.max_episode_length))
-        return self.env.step(self._zero_action())[2].bool()
 
     def _zero_action(self) -> Tensor:
         return torch.zeros(self.num_envs, self.action_dim, device=self.core.rl_device)
@@ -295,19 +295,18 @@ class BraxBatch(VecAdapter):
     """
 
     draws_globally = False
+    NEEDED = "create(name, batch_size=N, auto_reset=True) is needed"
 
     def __init__(self, env: Any, device: torch.device | str = "cpu"):
         import jax  # whoever built the environment has it
 
+        if not getattr(env, "batch_size", None):
+            raise ValueError(f"{type(env.unwrapped).__name__} is a single environment: {self.NEEDED}")
+        self.env, self.random = env, np.random.default_rng()
         self.jax, self.reset_jit, self.step_jit = jax, jax.jit(env.reset), jax.jit(env.step)
-        self.random = np.random.default_rng()
-        self.env = env
         self.first, _ = self.begin(0)
-        if not getattr(env, "batch_size", None) or "first_obs" not in self.state.info:
-            raise ValueError(
-                f"{type(env.unwrapped).__name__}: a batch that resets itself is needed: "
-                "create(name, batch_size=N, auto_reset=True)"
-            )
+        if "first_obs" not in self.state.info:
+            raise ValueError(f"{type(env.unwrapped).__name__} does not reset itself: {self.NEEDED}")
         super().__init__(env, device)
 
     @staticmethod
