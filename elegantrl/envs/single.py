@@ -252,6 +252,8 @@ def constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: 
             keywords.setdefault(name, env_args["env_name"])
     if "task_id" in named and "num_envs" in env_args:  # EnvPool, which names no other argument
         keywords["num_envs"] = env_args["num_envs"]
+    if "env_num" in named and env_args.get("num_envs", 1) > 1:
+        keywords.setdefault("env_num", env_args["num_envs"])
     if "device" in named and named["device"].default is inspect.Parameter.empty:
         keywords.setdefault("device", str(device_of(gpu_id)))
     if env_class is gym.make and isinstance(keywords.get("id"), str):
