@@ -106,7 +106,7 @@ class ActionCodec:
             if self.shape:
                 sizes = torch.Size(self.nvec)
                 action = torch.stack(torch.unravel_index(action, sizes), dim=-1).reshape(-1, *self.shape)
-            return action.to(dtype) if self._is_plain else action.to(dtype) + torch.as_tensor(self._offset).to(action)
+            return action.to(dtype) + torch.as_tensor(self._offset, device=action.device)
         action = action.clamp(-1, 1).to(dtype if dtype.is_floating_point else torch.float64)
         if not self._is_plain:
             scale, offset, low, high = (torch.as_tensor(x).to(action) for x in self._map)
