@@ -45,7 +45,8 @@ class VecAdapter:
         self.state_dtype = one.state_dtype
         sizes = (one.state_dim,) if isinstance(one.state_dim, int) else one.state_dim
         self._state_shape = (self.num_envs, *sizes)
-        self._random: Callable[..., Any] = OwnRandom(self.device) if self.draws_globally else nullcontext
+        simulated_on = torch.device(getattr(self.core, "device", None) or self.device)
+        self._random: Callable[..., Any] = OwnRandom(simulated_on) if self.draws_globally else nullcontext
 
     @staticmethod
     def fits(env: Any, core: Any) -> bool:

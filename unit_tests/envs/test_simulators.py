@@ -100,6 +100,57 @@ def test_other_vectorisations_keep_the_contract(mode: str):
     env.close()
 
 
+@pytest.mark.parametrize("mode", [None, "sync", "async"])
+def test_evaluation_is_of_the_first_episodes_of_each_environment(mode: str | None):
+    """Chain's episodes last 3, 4, 2, 3, ... steps in every environment, and pay the sum of the actions, here 5 - 1."""
+    for autoreset_mode in AutoresetMode if mode else [None]:
+        env_args = {"vectorization_mode": mode, "vector_kwargs": mode and {"autoreset_mode": autoreset_mode}}
+        env = vectorise(Chain, {"max_step": 4, **env_args}, 2)
+        returns, lengths = play_episodes(env, lambda state, mask: torch.zeros(2, 2), episodes=3, seed=0)
+        assert lengths.tolist() == [3, 3, 4, 4, 2, 2] and returns.tolist() == [12, 12, 16, 16, 8, 8]
+        env.close()
+
+
+@pytest.mark.parametrize(
+    "space",
+    [
+        gym.spaces.Discrete(3, start=-1),
+        gym.spaces.Box(-2, 2, (2, 3)),
+        gym.spaces.Box(0, 1, (2,), np.float64),
+        gym.spaces.MultiDiscrete([[3, 4], [2, 5]]),
+        gym.spaces.MultiBinary(3),
+    ],
+)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_actions_arrive_in_the_declared_space(space: gym.Space, mode: str):
+    class Strict(Chain):
+        action_space = space
+
+        def step(self, action: Any) -> tuple[np.ndarray, np.float64, bool, bool, dict]:
+            assert self.action_space.contains(action), f"{action!r} is not in {self.action_space}"
+            return self.state, np.float64(np.sum(action)), False, False, {}
+
+    env = vectorise(Strict, {"vectorization_mode": mode}, 2)
+    env.reset(seed=0)
+    for value in (0, 1, env.action_dim - 1) if env.if_discrete else (-5, 0, 5):
+        action = torch.full((2,), value) if env.if_discrete else torch.full((2, env.action_dim), float(value))
+        rewards = env.step(action)[1]
+        assert rewards.tolist() == [float(np.sum(env.codec.decode(action[:1].numpy())))] * 2
+    env.close()
+
+
+def test_images_stay_bytes():
+    class Image(Chain):
+        observation_space = gym.spaces.Box(0, 255, (4, 4, 3), np.uint8)
+
+        def reset(self, **_: Any) -> tuple[np.ndarray, dict]:
+            return np.full((4, 4, 3), 200, np.uint8), {}
+
+    env = vectorise(Image, {"vectorization_mode": "sync"}, 2)
+    state, _ = env.reset()
+    assert (env.state_dtype, env.state_dim, state.dtype, state.max()) == (torch.uint8, (4, 4, 3), torch.uint8, 200)
+
+
 def test_a_vector_environment_that_is_built_is_adapted():
     for env_class in (lambda: gym.make_vec("CartPole-v1", 2), gym.make_vec("CartPole-v1", 2)):
         env = build_env(env_class)
