@@ -30,13 +30,13 @@ LIMIT = 6
 
 
 class Chain(gym.Env):
-    """Reward and state tell the seed, the episode and the step; an end by 0 mod 3 is a truncation."""
+    """The state tells the seed, the episode and the step; every third episode ends by truncation."""
 
-    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float64)
+    observation_space = gym.spaces.Box(-np.inf, np.inf, (3,), np.float32)
     action_space = gym.spaces.Box(np.float32([-3, 0]), np.float32([1, 10]))
 
     def __init__(self) -> None:
-        self.state = np.zeros(3)  # one array for all states, as some environments do
+        self.state = np.zeros(3, np.float32)  # one array for all states, as some environments have
 
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[np.ndarray, dict]:
         if seed is not None:
@@ -193,7 +193,15 @@ class Masked(gym.Env):
 @pytest.mark.parametrize("autoreset_mode", AutoresetMode)
 def test_masks_in_every_mode(autoreset_mode: AutoresetMode):
     env_args = {"max_step": 4, "vector_kwargs": {"autoreset_mode": autoreset_mode}}
-    check_vec_env(vectorise(Masked, env_args, 2))
+    env = vectorise(Masked, env_args, 2)
+    check_vec_env(env)
+    env.reset()
+    for action in (1, 2, 1, 2):
+        info = env.step(torch.tensor([action, action]))[-1]
+    if env.autoreset == "next_step":
+        assert info["action_mask"].tolist() == [[True, True, False]] * 2
+        info = env.step(torch.tensor([0, 0]))[-1]
+    assert info["action_mask"].tolist() == [[False, True, True]] * 2
 
 
 def test_a_mask_from_some_environments_only_is_told():
@@ -243,6 +251,10 @@ def test_maniskill():
     env = build_env(ManiSkill, {"num_envs": 5})
     assert (env.num_envs, env.max_step, env.autoreset, env.env_name) == (5, LIMIT, "same_step", "Mani-v1")
     check_vec_env(env)
+    env.reset(seed=0)
+    infos = [env.step(torch.ones(5, 1))[-1] for _ in range(LIMIT)]
+    assert ["final_obs" in info for info in infos] == [False] * (LIMIT - 1) + [True]
+    assert bool((infos[-1]["final_obs"][:, 0] >= 2 * LIMIT).all())  # an action of 1 is 2 there
 
 
 # --- Isaac Lab and mjlab ---
@@ -277,6 +289,8 @@ class ManagerBased(ManiSkill):
         if env_ids is None:
             self.x, env_ids = torch.zeros(self.num_envs, 1), torch.arange(self.num_envs)
         self.start(torch.isin(torch.arange(self.num_envs), env_ids))
+        for flag in self.flags:
+            flag[env_ids] = False
         return self.groups(), self.extras
 
     def step(self, action: Tensor) -> tuple[dict, Tensor, Tensor, Tensor, dict]:
@@ -395,6 +409,27 @@ def test_isaac_gym_patterns_of_reset(pattern: str, autoreset: str):
     assert (env.env_name, env.num_envs, env.max_step, env.autoreset) == ("Ant", 3, LIMIT, autoreset)
     assert (env.state_dim, env.action_dim, env.if_discrete) == (2, 1, False)
     check_vec_env(env)
+    env.reset(seed=0)
+    rows = [env.step(torch.ones(3, 1)) for _ in range(6)]
+    after = rows[1 + next(i for i, row in enumerate(rows) if row[2][0])]
+    assert (float(after[1][0]) == 0.0) == (autoreset == "next_step")  # the reset row pays nothing
+    while not bool(rows[-1][2][0]):
+        rows.append(env.step(torch.ones(3, 1)))
+    start, _ = env.reset(seed=1)
+    assert torch.allclose(env.step(torch.ones(3, 1))[0][:, 0], start[:, 0] + 1)  # nothing left of the end before
+
+
+def test_an_isaac_gym_task_that_starts_with_an_end():
+    task = VecTask("post")
+    judge, calls = task.judge, []
+
+    def first_fails() -> None:
+        judge()
+        calls.append(0)
+        task.reset_buf[0] |= len(calls) == 1
+
+    task.judge = first_fails
+    assert build_env(task).autoreset == "next_step"
 
 
 @pytest.mark.parametrize("pattern", PATTERNS)

@@ -341,7 +341,7 @@ def test_atari():
     state, _ = env.reset(seed=0)
     assert (env.max_step, env.state_dim, state.dtype) == (27000, (4, 84, 84), torch.uint8)
     env = vectorise("ALE/Pong-v5", None, 7)  # never the other task that Atari's own vector code makes of the id
-    assert env.state_dim == (210, 160, 3)
+    assert env.reset(seed=0)[0].shape == (7, 210, 160, 3)
     env = vectorise("ALE/Pong-v5", {"vectorization_mode": "vector_entry_point"}, 2)
     assert env.state_dim == (4, 84, 84)
     check_vec_env(env, steps=20)
