@@ -46,6 +46,7 @@ def isaaclab(num_envs: int, device: str) -> Any:
     cfg = CartpoleEnvCfg()
     cfg.scene.num_envs, cfg.sim.device, cfg.compute_final_obs = num_envs, device, True
     cfg.scene.cartpole.spawn.usd_path = str(asset)
+    cfg.scene.ground = None  # comes by network too; the cart is on a rail
     solver = MJWarpSolverCfg(njmax=5, nconmax=3, cone="pyramidal", impratio=1, integrator="implicitfast")
     cfg.sim.physics = NewtonCfg(solver_cfg=solver, num_substeps=1, use_cuda_graph=device != "cpu")
     return build_env("Isaac-Cartpole-Direct", {"cfg": cfg})
