@@ -59,7 +59,13 @@ class Row:
         } | self.settings
 
 
-THRESHOLDS = {"CartPole-v1": 475.0, "Pendulum-v1": -200.0, "LunarLander-v3": 200.0, "LunarLanderContinuous-v3": 200.0}
+THRESHOLDS = {
+    "CartPole-v1": 475.0,
+    "Pendulum-v1": -200.0,
+    "LunarLander-v3": 200.0,
+    "LunarLanderContinuous-v3": 200.0,
+    "HopperBulletEnv-v0": 1000.0,
+}
 
 DQN = ("AgentDQN", "AgentDoubleDQN", "AgentDuelingDQN", "AgentD3QN")
 PPO = ("AgentPPO", "AgentDiscretePPO")
@@ -97,6 +103,10 @@ LUNAR_OFF = {
     "batch_size": 128,
     "buffer_init_size": 5_000,
 }
+BULLET_PPO = {
+    "num_envs": 16, "horizon_len": 512, "batch_size": 256, "repeat_times": 10, "learning_rate": LinearSchedule(3e-4),
+    "if_norm_state": True, "if_norm_reward": True,
+}  # fmt: skip
 
 TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
@@ -109,6 +119,7 @@ TASKS = [
     Row("LunarLander-v3", "AgentD3QN", 400_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
     Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
+    Row("HopperBulletEnv-v0", "AgentPPO", 600_000, 20_000, BULLET_PPO, seeds=2),  # needs elegantrl[pybullet]
 ]
 
 

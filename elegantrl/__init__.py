@@ -19,6 +19,7 @@ _HOMES = {
     "get_gym_env_args": "train.config",
     "build_env": "train.config",
     "check_env": "train.config",
+    "check_vec_env": "envs",
     "train_agent": "train.run",
     "train_and_evaluate": "train.run",
     "train_and_evaluate_mp": "train.run",

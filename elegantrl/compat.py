@@ -51,6 +51,7 @@ OLD_MODULES = {
     "elegantrl.env": "elegantrl.train.config",
     "elegantrl.envs.Gym": "elegantrl.train.config",
     "elegantrl.envs.Chasing": "elegantrl.envs.PointChasingEnv",
+    "elegantrl.envs.PlanIsaacGymEnv": "elegantrl.envs.IsaacGym",
     "elegantrl.train.demo": "elegantrl.train.run",
 }
 

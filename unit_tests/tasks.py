@@ -75,7 +75,7 @@ class Task:
             self.t = torch.where(done, 0, self.t)
             fresh = done
         else:
-            self.over = done
+            self.over = done.clone()
         if bool(fresh.any()):
             self.draw(fresh)
         never = torch.zeros_like(done)

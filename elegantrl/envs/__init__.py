@@ -1,6 +1,6 @@
 """What is learned from: adapters to the vector contract, and built-in tasks. Imports nothing of agents or train."""
 
-from .check import check_env
+from .check import check_env, check_vec_env
 from .mujoco_batch import MujocoVecEnv
 from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
 from .spaces import ActionCodec
@@ -17,6 +17,7 @@ __all__ = [
     "TensorEnv",
     "as_vec_env",
     "check_env",
+    "check_vec_env",
     "is_instance",
     "is_vec_env",
     "kwargs_filter",

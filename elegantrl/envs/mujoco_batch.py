@@ -17,7 +17,7 @@ from torch import Tensor
 from ..device import device_of
 from .mujoco_tasks import ALL, TASKS, Rows, TouchingTask, made, options_of, task_of
 from .single import GymEnv
-from .vector import GymVecEnv
+from .vector import GymVecEnv, SerialEnvs
 
 Randomiser = tuple[float, float] | Callable[[np.random.Generator, NDArray, int], NDArray]
 
@@ -67,8 +67,8 @@ class MujocoVecEnv(GymVecEnv):
         except ImportError as error:
             raise ImportError("MujocoVecEnv needs mujoco 3.17 or newer: pip install elegantrl[mujoco]") from error
         one, task_class = made(env_name, TASKS.values(), max_step=max_step, **options)
-        super().__init__(one, one, num_envs, device_of(gpu_id))  # closed together
-        self.one, self.frame_skip = one, one.unwrapped.frame_skip
+        super().__init__(SerialEnvs([one]), device_of(gpu_id))
+        self.one, self.num_envs, self.frame_skip = one, num_envs, one.unwrapped.frame_skip
         model, is_touching = copy(one.unwrapped.model), issubclass(task_class, TouchingTask)
         if model.ntree == 1:  # there are no islands to find: the same bits without the search, 5 to 8 % sooner
             model.opt.disableflags |= mjtDisableBit.mjDSBL_ISLAND

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 import inspect
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -15,12 +16,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from ..device import device_of
 from ..warn import warn
 from .spaces import ActionCodec
 
 ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim", "if_discrete")
 OLD_KEYS = ("env_num", "target_return", "id", "if_batched")  # of env_args, for constructors that name them
+VECTOR_KEYS = ("vectorization_mode", "vector_kwargs")  # of env_args, for `vectorise`
 NO_LIMIT = 12345  # max_step of an environment that states none
+TASK_PACKAGES = ((r"ALE/", "ale_py", "atari"), (r"\w+BulletEnv-", "pybullet_envs_gymnasium", "pybullet"))
 _MISSING = object()
 
 
@@ -45,13 +49,17 @@ class GymEnv(gym.Env):
         names = (_find(env, "env_name", None), getattr(self.spec, "id", None), given.get("env_name"))
         self.env_name = str(next(filter(None, names), type(env).__name__))
         limits = (_find(env, "_max_episode_steps", None), _find(env, "max_step", None))  # TimeLimit's, the attribute
-        own_limit = next(filter(None, (*limits, getattr(self.spec, "max_episode_steps", None))), math.inf)
+        own_limit = next(filter(None, (*limits, *_limits_of_spec(env, self.spec))), math.inf)
         wanted = given.get("max_step") or math.inf
         self._limit = min(wanted, own_limit)  # kept here too: an attribute alone ends no episode
         self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))
 
         space, dim = _own_space(env, "observation_space", "state_dim")
         dim = given.get("state_dim") if dim is None else dim
+        self._parts = space if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) else None
+        if self._parts is not None and self._parts.is_np_flattenable:
+            space = gym.spaces.flatten_space(self._parts)
+            warn(f"{self.env_name}: observations {self._parts} are flattened to {space.shape} numbers")
         if type(space).__name__ == "Box":
             self._native_shape, dtype = tuple(space.shape), np.dtype(space.dtype)
         elif space is None and dim is not None:
@@ -114,6 +122,8 @@ class GymEnv(gym.Env):
         return self._checked(state), reward, bool(terminal), bool(truncate), info or {}
 
     def _checked(self, state: Any) -> NDArray:
+        if self._parts is not None:
+            state = gym.spaces.flatten(self._parts, state)
         state = np.asarray(state, dtype=self._dtype)
         if state.shape != self._native_shape:
             raise ValueError(
@@ -156,6 +166,14 @@ def _find(env: Any, name: str, default: Any = _MISSING) -> Any:
     return default
 
 
+def _limits_of_spec(env: Any, spec: Any) -> Iterator[int]:
+    """Steps of the longest episode by Gymnasium's spec; Atari's counts frames, of which a step skips some."""
+    yield getattr(spec, "max_episode_steps", None) or 0
+    told = getattr(spec, "kwargs", {})
+    skip = int(np.min(told.get("frameskip", 1))) * int(_find(env, "frame_skip", 1))
+    yield -(-int(told.get("max_num_frames_per_episode") or 0) // skip)
+
+
 def _own_space(env: Any, space_name: str, dim_name: str) -> tuple[Any, Any]:
     """(space, None) or (None, dim), as the outermost wrapper says that states one of the two itself.
 
@@ -182,7 +200,7 @@ def _sizes(name: str, dim: Any, env_name: str) -> tuple[int, ...]:
 
 def is_vec_env(env: Any) -> bool:
     """Whether `env` keeps the vector contract by itself."""
-    return hasattr(env, "autoreset") or int(getattr(env, "num_envs", 1)) > 1
+    return hasattr(env, "autoreset")
 
 
 def is_instance(env_class: Any) -> bool:
@@ -200,18 +218,27 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
     if isinstance(env_class, str):
         env_class, env_args = gym.make, {**env_args, "env_name": env_class}
     env_class = env_class or gym.make
-    env = env_class if is_instance(env_class) else env_class(**_constructor_keywords(env_class, env_args, gpu_id))
-    if isinstance(env, gym.vector.VectorEnv):
-        raise ValueError(f"{env} is a vector environment of Gymnasium's: pass the id and num_envs instead")
+    env = env_class if is_instance(env_class) else env_class(**constructor_keywords(env_class, env_args, gpu_id))
     if isinstance(env, GymEnv) or is_vec_env(env):
         return env
+    from .simulators import adapted  # here, because it imports this file
+
+    if (many := adapted(env, device_of(gpu_id))) is not None:
+        many.env_name = env_args.get("env_name", many.env_name)
+        return many
+    if (number := int(getattr(env, "num_envs", 1))) > 1:
+        raise ValueError(
+            f"{type(env).__name__} has num_envs={number} and no autoreset, so that what follows an episode's end is "
+            "not known: set autoreset to 'next_step' or 'same_step' (check_vec_env tells what else the contract asks)"
+        )
     return GymEnv(env, **{name: env_args[name] for name in ENV_ATTRIBUTES if name in env_args})
 
 
-def _constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: int) -> dict[str, Any]:
+def constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: int = -1) -> dict[str, Any]:
+    """What of `env_args` its constructor takes, and what else it asks for by a known name; the rest is warned about."""
     named = inspect.signature(env_class).parameters
     keywords = kwargs_filter(env_class, env_args)
-    described = (*ENV_ATTRIBUTES, *OLD_KEYS)
+    described = (*ENV_ATTRIBUTES, *OLD_KEYS, *VECTOR_KEYS)
     maker = getattr(env_class, "__name__", env_class)
     for name in env_args.keys() - keywords.keys() - {*described, "gpu_id", "render_mode"}:  # the library's own
         near = difflib.get_close_matches(name, named, 1, cutoff=0.7)
@@ -220,8 +247,15 @@ def _constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id:
     keywords = {name: value for name, value in keywords.items() if name in named or name not in described}
     if "gpu_id" in named:
         keywords.setdefault("gpu_id", gpu_id)
-    if "id" in named and "env_name" in env_args:
-        keywords.setdefault("id", env_args["env_name"])
+    for name in ("id", "task_id"):
+        if name in named and "env_name" in env_args:
+            keywords.setdefault(name, env_args["env_name"])
+    if "task_id" in named and "num_envs" in env_args:  # EnvPool, which names no other argument
+        keywords["num_envs"] = env_args["num_envs"]
+    if "env_num" in named and env_args.get("num_envs", 1) > 1:
+        keywords.setdefault("env_num", env_args["num_envs"])
+    if "device" in named and named["device"].default is inspect.Parameter.empty:
+        keywords.setdefault("device", str(device_of(gpu_id)))
     if env_class is gym.make and isinstance(keywords.get("id"), str):
         keywords["id"] = _registered_id(keywords["id"])
         max_step = env_args.get("max_step")
@@ -233,6 +267,8 @@ def _constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id:
 def _registered_id(env_id: str) -> str:
     """`env_id`, or the newest registered version of one that is gone, with a warning."""
     base = re.sub(r"-v\d+$", "", env_id)
+    if env_id not in gym.registry:
+        _import_tasks(env_id)
     if env_id in gym.registry or ":" in env_id or base == env_id:
         return env_id
     versions = [int(m[1]) for name in gym.registry if (m := re.fullmatch(re.escape(base) + r"-v(\d+)", name))]
@@ -243,6 +279,16 @@ def _registered_id(env_id: str) -> str:
         return env_id  # not one that is gone
     warn(f"{env_id} is not registered, {newest} is used")
     return newest
+
+
+def _import_tasks(env_id: str) -> None:
+    """Imports the package that registers a task, where the id tells which. ImportError: it is not there."""
+    for pattern, package, extra in TASK_PACKAGES:
+        if re.match(pattern, env_id):
+            try:
+                importlib.import_module(package)
+            except ImportError as error:
+                raise ImportError(f"{env_id} needs {package}: pip install 'elegantrl[{extra}]'") from error
 
 
 def kwargs_filter(function: Callable, kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from typing import Any
 
 import gymnasium as gym
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 MAX_JOINT_ACTIONS = 2**16
 ONE, MINUS_ONE = np.float32(1), np.float32(-1)  # NumPy is faster with its own scalars
@@ -55,6 +57,7 @@ class ActionCodec:
             self._scale: Any = scale[0] if is_uniform else scale  # scalars are faster
             self._offset = offset[0] if is_uniform else offset
             self._is_plain = bool((scale == 1).all() and not offset.any())
+            self._map = (self._scale, self._offset, self._low, self._high)
 
     @classmethod
     def from_space(cls, space: Any) -> ActionCodec:
@@ -62,7 +65,8 @@ class ActionCodec:
         kind = type(space).__name__
         if kind == "Box":
             dtype = np.dtype(space.dtype or np.float32).name
-            return cls(space.shape, dtype, _flat(space.low, float), _flat(space.high, float))
+            low, high = (_flat(np.broadcast_to(bound, space.shape), float) for bound in (space.low, space.high))
+            return cls(space.shape, dtype, low, high)
         if kind == "Discrete":
             return cls((), "int64", nvec=[int(space.n)], start=[int(getattr(space, "start", 0))])
         if kind in ("MultiDiscrete", "MultiBinary"):
@@ -94,6 +98,20 @@ class ActionCodec:
         if action.dtype != self.dtype:
             action = (np.rint(action) if self.dtype.kind in "iu" else action).astype(self.dtype)
         return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
+
+    def decode_tensor(self, action: Tensor) -> Tensor:
+        """`decode` without leaving the action's device. (N, A) or (N,) -> (N, *shape)"""
+        dtype: torch.dtype = getattr(torch, self.dtype.name)
+        if self.nvec is not None:
+            if self.shape:
+                sizes = torch.Size(self.nvec)
+                action = torch.stack(torch.unravel_index(action, sizes), dim=-1).reshape(-1, *self.shape)
+            return action.to(dtype) + torch.as_tensor(self._offset, device=action.device)
+        action = action.clamp(-1, 1).to(dtype if dtype.is_floating_point else torch.float64)
+        if not self._is_plain:
+            scale, offset, low, high = (torch.as_tensor(x).to(action) for x in self._map)
+            action = (action * scale + offset).clamp(low, high)
+        return (action if dtype.is_floating_point else action.round()).to(dtype).reshape(-1, *self.shape)
 
     def encode(self, action: NDArray) -> NDArray:
         """The inverse of `decode`: (N, *shape) -> (N, A) float32 or (N,) int64."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import gymnasium as gym
@@ -11,7 +12,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from .single import GymEnv, is_instance, is_vec_env, make_env
+from .simulators import GymVectors, seeds_of
+from .single import VECTOR_KEYS, GymEnv, constructor_keywords, is_instance, is_vec_env, make_env
 
 MIN_NATIVE_ENVS = 6  # from here on its own vector code is faster than a loop (measured on CartPole-v1)
 
@@ -28,10 +30,8 @@ class SerialEnvs:
         self.shape, self.dtype = (len(envs), *(space.shape or ())), space.dtype
 
     def reset(self, seed: int | None = None) -> tuple[NDArray, dict]:
-        """seed: each environment gets one of its own that derives from it (NumPy SeedSequence)."""
-        seeds: list[int | None] = [None] * len(self.envs)
-        if seed is not None:
-            seeds = np.random.SeedSequence(seed).generate_state(len(self.envs)).tolist()
+        """seed: each environment gets one of its own that derives from it."""
+        seeds = seeds_of(seed, len(self.envs))
         states, infos = zip(*(env.reset(seed=s) for env, s in zip(self.envs, seeds, strict=True)), strict=True)
         self.ended = [False] * len(self.envs)
         self.has_mask = "action_mask" in infos[0]
@@ -72,20 +72,20 @@ class SerialEnvs:
 
 
 class GymVecEnv:
-    """The vector contract over a vector environment with Gymnasium's interface and next-step auto-reset.
+    """The vector contract over SerialEnvs.
 
     `reset(seed=None) -> state (N, S), info`; `step(action) -> state, reward (N,) float32, terminal (N,) bool,
     truncate (N,) bool, info`. Actions are the policy's: (N, A) float, clamped to [-1, 1], or (N,) long from 0.
     The row after an episode's end ignores its action and holds the new episode's first state, reward 0.
     `info["action_mask"]` (N, A) bool, where the environment gives one. Every tensor is a new one.
 
-    vec_env: takes and gives NumPy arrays. one: a single environment of the same kind, read for its attributes.
     """
 
     autoreset = "next_step"
 
-    def __init__(self, vec_env: Any, one: GymEnv, num_envs: int, device: torch.device | str = "cpu"):
-        self.vec_env, self.num_envs, self.device = vec_env, num_envs, torch.device(device)
+    def __init__(self, vec_env: SerialEnvs, device: torch.device | str = "cpu"):
+        one = vec_env.envs[0]
+        self.vec_env, self.num_envs, self.device = vec_env, len(vec_env.envs), torch.device(device)
         self.env_name, self.max_step, self.codec = one.env_name, one.max_step, one.codec
         self.state_dim, self.action_dim, self.if_discrete = one.state_dim, one.action_dim, one.if_discrete
         self.state_dtype = one.state_dtype
@@ -114,19 +114,38 @@ def vectorise(
     env_class: Any, env_args: dict[str, Any] | None = None, num_envs: int = 1, device: torch.device | str = "cpu"
 ) -> Any:
     """num_envs environments under the vector contract. What `env_class` builds is returned as it is if it keeps the
-    contract itself. Gymnasium's MuJoCo v5 tasks run on MuJoCo's own threads (`MujocoVecEnv`), unless env_args say
-    `"if_batched": False`. ValueError: more than one of an environment that is already built."""
+    contract itself, and adapted if it is a simulator that steps many. Gymnasium's MuJoCo v5 tasks run on MuJoCo's own
+    threads (`MujocoVecEnv`).
+
+    env_args: `if_batched=False` leaves these to Gymnasium; `vectorization_mode` ("sync", "async": in processes,
+    "vector_entry_point") and `vector_kwargs` are as in `gymnasium.make_vec`, for every env_class.
+    ValueError: more than one of an environment that is already built.
+    """
     device = torch.device(device)
     env_args = {**(env_args or {}), "num_envs": num_envs}
+    mode, vector_kwargs = (env_args.get(name) for name in VECTOR_KEYS)
     gpu_id = -1 if device.type == "cpu" else device.index or 0
+    is_gym_id = isinstance(env_class, str) or env_class in (None, gym.make)
+    if is_gym_id and mode == "vector_entry_point":
+        named = {"env_name": env_class} if isinstance(env_class, str) else {}
+        keywords = constructor_keywords(gym.make, {**env_args, **named})
+        return GymVectors(gym.make_vec(num_envs=num_envs, vectorization_mode=mode, **keywords), device)
     first = make_env(env_class, env_args, gpu_id)
     if is_vec_env(first):
         return first
-    if num_envs == 1:
+    if num_envs == 1 and not (mode or vector_kwargs):
         return as_vec_env(first, device)
     if is_instance(env_class):
         raise ValueError(f"num_envs={num_envs} needs a class or a function that builds {first.env_name}, not one built")
-    is_gym_id = isinstance(env_class, str) or env_class in (None, gym.make)
+    if mode or vector_kwargs:
+        kinds = {"sync": gym.vector.SyncVectorEnv, "async": gym.vector.AsyncVectorEnv}
+        if (mode := mode or "sync") not in kinds:
+            raise ValueError(
+                f"vectorization_mode={mode!r} is not possible for {first.env_name}: {', '.join(kinds)} are"
+            )
+        first.close()
+        make_one = partial(_with_own_states, env_class, env_args, gpu_id)
+        return GymVectors(kinds[mode]([make_one] * num_envs, **(vector_kwargs or {})), device, first)
     if is_gym_id and env_args.get("if_batched", True):
         from .mujoco_batch import MujocoVecEnv  # here, because it imports this file
 
@@ -134,17 +153,21 @@ def vectorise(
             return MujocoVecEnv(first, num_envs, gpu_id)
     if is_gym_id and num_envs >= MIN_NATIVE_ENVS and first.spec.vector_entry_point is not None:
         vec_env = gym.make_vec(first.spec, num_envs=num_envs, vectorization_mode="vector_entry_point")
-        if vec_env.metadata.get("autoreset_mode") == gym.vector.AutoresetMode.NEXT_STEP:
+        if vec_env.single_observation_space == first.observation_space:  # Atari's makes another task of it
             first.close()
-            return GymVecEnv(vec_env, first, num_envs, device)
+            return GymVectors(vec_env, device, first)
         vec_env.close()
     others = [make_env(env_class, env_args, gpu_id) for _ in range(num_envs - 1)]
-    return GymVecEnv(SerialEnvs([first, *others]), first, num_envs, device)
+    return GymVecEnv(SerialEnvs([first, *others]), device)
+
+
+def _with_own_states(env_class: Any, env_args: dict[str, Any], gpu_id: int) -> gym.Env:
+    """For Gymnasium's vector environments, whose `final_obs` would change with a state array that is used again."""
+    env = make_env(env_class, env_args, gpu_id)
+    return gym.wrappers.TransformObservation(env, np.copy, env.observation_space)
 
 
 def as_vec_env(env: Any, device: torch.device | str = "cpu") -> Any:
-    """One environment under the vector contract; what keeps the contract already is returned as it is."""
-    if is_vec_env(env):
-        return env
-    env = env if isinstance(env, GymEnv) else GymEnv(env)
-    return GymVecEnv(SerialEnvs([env]), env, 1, device)
+    """An environment under the vector contract; what keeps the contract already is returned as it is."""
+    env = env if isinstance(env, GymEnv) or is_vec_env(env) else make_env(env)
+    return env if is_vec_env(env) else GymVecEnv(SerialEnvs([env]), device)

@@ -36,6 +36,8 @@ from .checks import checked
 __all__ = [
     "Arguments",
     "Config",
+    "SubEnv",
+    "VecEnv",
     "build_env",
     "build_vec_env",
     "check_env",
@@ -321,6 +323,20 @@ def build_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu
     if num_envs > 1:
         return vectorise(env_class, env_args, num_envs, device_of(gpu_id))
     return make_env(env_class, env_args, gpu_id)
+
+
+class VecEnv:
+    """`VecEnv(env_class, env_args, num_envs)` gives that many environments under the vector contract."""
+
+    def __new__(cls, env_class: Any, env_args: dict[str, Any], num_envs: int, gpu_id: int = -1) -> Any:
+        return vectorise(env_class, newer_env_args(env_args), num_envs, device_of(gpu_id))
+
+
+class SubEnv:
+    """`SubEnv(env_class, env_args)` gives one environment under the vector contract."""
+
+    def __new__(cls, env_class: Any, env_args: dict[str, Any], gpu_id: int = -1) -> Any:
+        return VecEnv(env_class, env_args, 1, gpu_id)
 
 
 def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = False) -> Any:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 from typing import Any
 
 import gymnasium as gym
 import numpy as np
 import pytest
+import torch
 from gymnasium.wrappers import ClipAction, TimeAwareObservation, TimeLimit
 
-from elegantrl.envs import GymEnv, make_env
+from elegantrl.envs import GymEnv, check_vec_env, make_env, vectorise
 from elegantrl.envs.CustomGymEnv import PendulumEnv
 
 
@@ -248,13 +250,9 @@ def test_an_argument_that_nobody_takes_is_told_at_the_callers_line():
     assert [w.filename for w in caught] == [__file__]
 
 
-def test_a_vector_environment_of_gymnasium_is_refused():
-    def build() -> gym.vector.VectorEnv:
-        return gym.make_vec("CartPole-v1", 2, vectorization_mode="sync")
-
-    for env_class in (build, build()):
-        with pytest.raises(ValueError, match="pass the id and num_envs"):
-            make_env(env_class)
+def test_many_environments_without_a_word_on_their_reset_are_refused():
+    with pytest.raises(ValueError, match="Silent has num_envs=3 and no autoreset"):
+        make_env(type("Silent", (OldEnv,), {"num_envs": 3}))
 
 
 def test_a_max_step_attribute_ends_episodes():
@@ -270,3 +268,94 @@ def test_a_max_step_attribute_ends_episodes():
     env = GymEnv(Endless())
     env.reset()
     assert [env.step([0.0])[3] for _ in range(4)] == [False, False, False, True]
+
+
+class Parts(Float64Env):
+    """An observation in parts; the image part makes flattening lossless but long."""
+
+    observation_space = gym.spaces.Dict(
+        {"pose": gym.spaces.Box(-1, 1, (2,)), "gear": gym.spaces.Discrete(3), "pair": gym.spaces.MultiBinary(2)}
+    )
+
+    def reset(self, **_: Any) -> tuple[dict, dict]:
+        return {"pose": np.float32([0.5, -0.5]), "gear": 1, "pair": np.int8([0, 1])}, {}
+
+    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
+        return {"pose": np.float32([1, 0]), "gear": 2, "pair": np.int8([1, 1])}, 1.0, False, False, {}
+
+
+def test_observations_in_parts_are_flattened_as_gymnasium_does():
+    with pytest.warns(UserWarning, match=r"Parts: observations Dict.*flattened to \(7,\)"):
+        env = make_env(Parts)
+    reference = gym.wrappers.FlattenObservation(Parts())
+    assert env.state_dim == 7 and env.reset()[0].dtype == np.float32
+    assert env.reset()[0].tolist() == reference.reset()[0].tolist()  # the parts in the order of their names
+    assert env.step(np.zeros(1))[0].tolist() == reference.step(np.zeros(1))[0].tolist()
+
+    pair = type("Pair", (Parts,), {"observation_space": gym.spaces.Tuple([gym.spaces.Box(0, 1, (1,))] * 2)})
+    pair.reset = lambda self, **_: ((np.float32([0.25]), np.float32([0.75])), {})
+    with pytest.warns(UserWarning, match="Tuple"):
+        assert make_env(pair).reset()[0].tolist() == [0.25, 0.75]
+
+
+def test_observations_that_cannot_be_flattened_are_refused():
+    graph = gym.spaces.Dict({"graph": gym.spaces.Graph(gym.spaces.Box(0, 1, (2,)), None)})
+    with pytest.raises(ValueError, match=r"observation_space Dict.*Box"):
+        make_env(type("Web", (Parts,), {"observation_space": graph}))
+
+
+def test_the_package_of_a_task_is_imported_or_named(monkeypatch: pytest.MonkeyPatch):
+    for env_id, package, extra in (
+        ("ALE/Nonsense-v5", "ale_py", "atari"),
+        ("HopperBulletEnv-v0", "pybullet_envs_gymnasium", "pybullet"),
+    ):
+        monkeypatch.setattr(gym.envs.registration, "registry", {})
+        monkeypatch.setattr(gym, "registry", {})
+        monkeypatch.setitem(sys.modules, package, None)
+        with pytest.raises(ImportError, match=rf"{env_id} needs {package}: pip install 'elegantrl\[{extra}\]'"):
+            make_env(env_id)
+
+
+def test_a_device_that_must_be_given_is_given():
+    class OnDevice(OldEnv):
+        def __init__(self, device: str):
+            super().__init__()
+            self.made_on = device
+
+    assert make_env(OnDevice).made_on == "cpu"
+    assert make_env(OnDevice, {"device": "cuda:7"}).made_on == "cuda:7"
+
+
+def test_atari():
+    pytest.importorskip("ale_py")
+    pytest.importorskip("cv2")
+    env = make_env("ALE/Pong-v5")
+    assert (env.state_dim, env.action_dim, env.max_step) == ((210, 160, 3), 6, 27000)  # 108000 frames, 4 a step
+    assert env.reset(seed=0)[0].dtype == np.uint8
+
+    def stacked(frameskip: int = 1) -> gym.Env:
+        env = gym.wrappers.AtariPreprocessing(gym.make("ALE/Pong-v5", frameskip=frameskip))
+        return gym.wrappers.FrameStackObservation(env, 4)
+
+    env = vectorise(stacked, None, 7)
+    state, _ = env.reset(seed=0)
+    assert (env.max_step, env.state_dim, state.dtype) == (27000, (4, 84, 84), torch.uint8)
+    env = vectorise("ALE/Pong-v5", None, 7)  # never the other task that Atari's own vector code makes of the id
+    assert env.reset(seed=0)[0].shape == (7, 210, 160, 3)
+    env = vectorise("ALE/Pong-v5", {"vectorization_mode": "vector_entry_point"}, 2)
+    assert env.state_dim == (4, 84, 84)
+    check_vec_env(env, steps=20)
+
+
+def test_pybullet():
+    pytest.importorskip("pybullet_envs_gymnasium")
+    env = vectorise("HopperBulletEnv-v0", None, 2)
+    assert (env.max_step, env.state_dim, env.action_dim) == (1000, 15, 3)
+    check_vec_env(env, steps=60)
+
+
+def test_envpool():
+    envpool = pytest.importorskip("envpool")
+    env = vectorise(envpool.make_gymnasium, {"env_name": "CartPole-v1"}, 4)
+    assert (env.num_envs, env.env_name, env.max_step, env.autoreset) == (4, "CartPole-v1", 500, "next_step")
+    check_vec_env(env, steps=60)

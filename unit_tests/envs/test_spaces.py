@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.spaces import Box, Discrete, MultiBinary, MultiDiscrete
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elegantrl.envs import ActionCodec
@@ -104,21 +104,74 @@ def test_spaces_are_recognised_by_their_class_names():
     assert ActionCodec.from_space(multi).to_space() == MultiDiscrete([2, 3])
 
 
-bounds = st.floats(-1e6, 1e6, width=32)
+shapes = st.lists(st.integers(1, 3), max_size=3).map(tuple)
+finite = st.floats(-1e6, 1e6, width=32)
 
 
-@given(st.lists(st.tuples(bounds, bounds), min_size=1, max_size=4), st.data())
-def test_decoded_actions_are_in_the_space_and_encode_inverts(pairs: list[tuple[float, float]], data: st.DataObject):
-    low, high = np.float32([min(p) for p in pairs]), np.float32([max(p) for p in pairs])
-    for dtype in (np.float32, np.float64):
-        space = Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
-        codec = ActionCodec.from_space(space)
-        a = np.float32([data.draw(st.lists(st.floats(-1, 1, width=32), min_size=len(pairs), max_size=len(pairs)))])
-        assert space.contains(codec.decode(a)[0])
-        assert space.contains(codec.decode(np.ones_like(a))[0])
-        assert space.contains(codec.decode(-np.ones_like(a))[0])
-        if dtype is np.float64 and ((high - low) > 1e-3).all():
-            assert np.allclose(codec.encode(codec.decode(a)), a, atol=1e-5)
+@st.composite
+def boxes(draw: st.DrawFn) -> Box:
+    """Any shape and dtype; bounds finite, half-open, open, or the same from both sides."""
+    shape, dtype = draw(shapes), draw(st.sampled_from([np.float32, np.float64, np.int32, np.uint8]))
+    size = int(np.prod(shape))
+    ends = st.integers(0, 255) if np.dtype(dtype).kind in "iu" else finite
+    pairs = [sorted(pair) for pair in draw(st.lists(st.tuples(ends, ends), min_size=size, max_size=size))]
+    low, high = (np.array([pair[i] for pair in pairs], dtype).reshape(shape) for i in (0, 1))
+    if np.dtype(dtype).kind == "f":
+        opened = draw(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=size, max_size=size))
+        is_low, is_high = (np.array([pair[i] for pair in opened], bool).reshape(shape) for i in (0, 1))
+        low, high = np.where(is_low, -np.inf, low).astype(dtype), np.where(is_high, np.inf, high).astype(dtype)
+    return Box(low, high, shape, dtype)
+
+
+@st.composite
+def choices(draw: st.DrawFn) -> gym.Space:
+    kind = draw(st.sampled_from(["Discrete", "MultiDiscrete", "MultiBinary"]))
+    if kind == "Discrete":
+        return Discrete(draw(st.integers(1, 500)), start=draw(st.integers(-300, 300)))
+    shape = draw(st.lists(st.integers(1, 2), min_size=1, max_size=2).map(tuple))
+    if kind == "MultiBinary":
+        return MultiBinary(shape)
+    size = int(np.prod(shape))
+    nvec = draw(st.lists(st.integers(1, 6), min_size=size, max_size=size))
+    start = draw(st.lists(st.integers(-5, 5), min_size=size, max_size=size))
+    return MultiDiscrete(np.reshape(nvec, shape), start=np.reshape(start, shape))
+
+
+@settings(deadline=None)
+@given(boxes(), st.data())
+def test_any_box(space: Box, data: st.DataObject):
+    codec, size = ActionCodec.from_space(space), int(np.prod(space.shape))
+    drawn = st.lists(st.floats(-3, 3, width=32), min_size=size, max_size=size)
+    policys = np.float32([data.draw(drawn), [-1] * size, [1] * size])
+    actions = codec.decode(policys)
+    assert actions.shape == (3, *space.shape) and all(space.contains(np.asarray(action)) for action in actions)
+    low, high = space.low.astype(float), space.high.astype(float)
+    bounded = np.isfinite(low) & np.isfinite(high)
+    for action, bound in ((actions[1], low), (actions[2], high)):
+        assert (np.abs(action - bound)[bounded] <= 1e-6 * (high - low + np.abs(bound))[bounded]).all()
+    tensors = codec.decode_tensor(torch.from_numpy(policys)).numpy()
+    assert tensors.dtype == actions.dtype and tensors.shape == actions.shape
+    assert all(space.contains(np.asarray(action)) for action in tensors)
+    step = 1 if space.dtype.kind in "iu" else 0  # where rounding may go the other way
+    assert np.allclose(tensors.astype(float), actions.astype(float), rtol=1e-5, atol=step + 1e-6)
+    again = codec.decode(codec.encode(actions))
+    assert np.allclose(again.astype(float), actions.astype(float), rtol=1e-5, atol=step + 1e-6 * np.abs(actions).max())
+    if space.dtype == np.float64 and bounded.all() and (high - low > 1e-3 * (1 + np.abs(low + high))).all():
+        assert np.allclose(codec.encode(actions), np.clip(policys, -1, 1), atol=1e-4)
+    assert codec.to_space() == space
+
+
+@settings(deadline=None)
+@given(choices())
+def test_any_choice(space: gym.Space):
+    codec = ActionCodec.from_space(space)
+    index = np.arange(codec.action_dim)
+    actions = codec.decode(index)
+    assert all(space.contains(action) for action in actions)
+    assert len({action.tobytes() for action in actions}) == codec.action_dim
+    assert (codec.encode(actions) == index).all()
+    tensors = codec.decode_tensor(torch.from_numpy(index)).numpy()
+    assert tensors.dtype == actions.dtype and (tensors == actions).all()
 
 
 @pytest.mark.parametrize(

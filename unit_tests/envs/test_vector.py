@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from elegantrl.envs import GymEnv, GymVecEnv, as_vec_env, vectorise
-from elegantrl.envs.vector import MIN_NATIVE_ENVS, SerialEnvs
+from elegantrl.envs.simulators import GymVectors
+from elegantrl.envs.vector import MIN_NATIVE_ENVS
 
 
 class Counter(gym.Env):
@@ -150,7 +151,7 @@ def test_native_cartpole_moves_like_cartpole():
     """Every transition of the vector version is one of CartPole-v1, with the same ends, time limit and reset rows."""
     num_envs, max_step = MIN_NATIVE_ENVS, 30
     env = vectorise("CartPole-v1", {"max_step": max_step}, num_envs)
-    assert not isinstance(env.vec_env, SerialEnvs)
+    assert isinstance(env, GymVectors)
     assert (env.max_step, env.env_name, env.action_dim) == (max_step, "CartPole-v1", 2)
     one = gym.make("CartPole-v1").unwrapped
     states, _ = env.reset(seed=3)
@@ -159,7 +160,7 @@ def test_native_cartpole_moves_like_cartpole():
     for _ in range(300):
         # keeps most poles up, so that both kinds of ends occur
         action = torch.where(torch.arange(num_envs) % 2 == 0, (states[:, 2] + states[:, 3] > 0).long(), 1)
-        exact = env.vec_env.state.T.copy()
+        exact = env.env.state.T.copy()
         new_states, rewards, terminals, truncates, _ = env.step(action)
         for i in range(num_envs):
             if ended[i]:

@@ -118,6 +118,19 @@ def test_a_buffer_that_does_not_fit_is_refused_with_the_size_that_would(monkeypa
     assert module.available_memory(torch.device("cpu")) == 14_000
 
 
+def test_a_million_stacked_atari_frames_say_what_they_need(monkeypatch):
+    """Four frames of 84 x 84 bytes, an action (8), a reward (4), two flags: 28,238 bytes a transition, 26.3 GiB."""
+    args = Settings(state_dtype=torch.uint8)
+    monkeypatch.setattr(module, "available_memory", lambda device: 16 * 2**30)
+    wanted = r"1,000,000 transitions takes 26\.3 GiB \(28,238 bytes each\), 16\.0 GiB are free.*547,555 or less"
+    with pytest.raises(MemoryError, match=wanted):
+        ReplayBuffer(10**6, (4, 84, 84), 6, -1, if_discrete=True, args=args)
+    monkeypatch.setattr(ReplayBuffer, "allocate", lambda self, shape, dtype: torch.zeros(1, *shape, dtype=dtype))
+    ReplayBuffer(547_555, (4, 84, 84), 6, -1, if_discrete=True, args=args)
+    with pytest.raises(MemoryError):
+        ReplayBuffer(547_556, (4, 84, 84), 6, -1, if_discrete=True, args=args)
+
+
 def test_memory_is_known():
     assert module.available_memory(torch.device("cpu")) > 10**7
 
