@@ -417,6 +417,15 @@ class AgentBase:
         *("progress", "update_count", "actor_count", "carry"),
     )
 
+    def acting_state(self) -> dict[str, Tensor]:
+        """What a copy of this agent needs to act as it does, as the tensors themselves.
+
+        Of the policy; on-policy of the critic too, since its value completes rows that a time limit ended.
+        """
+        nets = {"act": self.act} if self.if_off_policy else {"act": self.act, "cri": self.cri}
+        states = {f"{name}.{key}": x for name, net in nets.items() for key, x in net.state_dict().items()}
+        return {name: x for name, x in states.items() if isinstance(x, Tensor)}
+
     def state_dict(self) -> dict[str, Any]:
         """All that a resume needs: networks, optimizers, normalisers, counters, where the rollout stands."""
         parts = {name: part.state_dict() for name, part in self.parts().items()}

@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from torch import Tensor
+
 from ..trajectory import Trajectory
 from .replay_buffer import ReplayBuffer, init_replay_buffer
 
 
 class Learner:
-    """agent: what learns. args: a Config.
+    """agent: what learns. args: a Config. num_envs: environments of all Workers, of which it learns.
 
     `buffer` is None for an on-policy agent, which learns from the newest rollout alone.
     """
 
-    def __init__(self, agent: Any, args: Any):
+    def __init__(self, agent: Any, args: Any, num_envs: int | None = None):
         self.agent = agent
-        self.buffer: ReplayBuffer | None = init_replay_buffer(args, args.gpu_id) if agent.if_off_policy else None
+        self.buffer: ReplayBuffer | None = None
+        if agent.if_off_policy:
+            self.buffer = init_replay_buffer(args, args.gpu_id, num_envs)
         self.trajectory: Trajectory | None = None  # the newest, on the learning device
         self.clear_summary()
 
@@ -26,6 +30,14 @@ class Learner:
         self.trajectory = trajectory.to(self.agent.device)
         if self.buffer is not None:
             self.buffer.update(self.trajectory)
+
+    def cut(self, columns: Tensor) -> None:
+        """The next trajectory does not continue these environments (n,)."""
+        columns = columns.to(self.agent.device)
+        if self.buffer is not None:
+            self.buffer.cut(columns)
+        if self.agent.return_carry is not None:
+            self.agent.return_carry[columns] = 0.0
 
     def update(self) -> dict[str, float]:
         """The updates that the newest rollout calls for, then the normalisers. Returns the logged means by name."""

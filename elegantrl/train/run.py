@@ -6,23 +6,24 @@ import importlib
 import math
 import operator
 import os
-import random
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import torch
+from torch import Tensor
 
 from .. import storage
 from ..envs import ActionCodec
-from .config import Config, build_env, build_vec_env
-from .evaluator import Evaluator, get_rewards_and_steps
+from .config import Config, build_agent, build_env, build_vec_env
+from .evaluator import Evaluator, EvaluatorProc, get_rewards_and_steps
 from .learner import Learner
-from .worker import Worker
+from .processes import check_subprocess, cores, safely_terminate_process, why_not_elsewhere
+from .seeds import random_states, seed_everything, set_random_states
+from .worker import PipeWorker, Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
 MUST_STAY = (
@@ -50,18 +51,30 @@ class Run:
         for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
             warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
-        self.env = build_vec_env(args)
-        self.eval_env = build_vec_env(args, if_eval=True)
-        self.agent = build_agent(args)
-        self.worker = Worker(self.env, self.agent, args)
-        self.learner = Learner(self.agent, args)
-        storage.check_writable(args.cwd)
-        self.evaluator = Evaluator(args.cwd, self.eval_env, args, args.if_tensorboard)
+        self.build_parts()
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
         must_move = not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
+
+    def build_parts(self) -> None:
+        """The agent, and who explores, learns and evaluates."""
+        args = self.args
+        self.env, self.eval_env = build_vec_env(args), build_vec_env(args, if_eval=True)
+        self.agent = build_agent(args)
+        self.worker: Any = Worker(self.env, self.agent, args)
+        self.learner = Learner(self.agent, args)
+        storage.check_writable(args.cwd)
+        self.evaluator: Any = Evaluator(args.cwd, self.eval_env, args)
+
+    def start_parts(self) -> None:
+        """Called once it is clear that the run begins."""
+
+    def close_parts(self) -> None:
+        """What does not concern files."""
+        self.eval_env.close()
+        self.worker.close()
 
     @property
     def total_step(self) -> int:
@@ -71,8 +84,8 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
-        if not resumed:
-            self.worker.restart(self.args.seed_for("worker", 0))
+        self.start_parts()
+        self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
         if self.is_over():
             return
@@ -89,10 +102,11 @@ class Run:
     def evaluate(self, force: bool = False) -> None:
         """Evaluates where it is due."""
         exp_r, train_return = self.worker.summary()
-        logs = {**self.learner.summary(), "trainR": train_return}
+        logs, known = {**self.learner.summary(), "trainR": train_return}, len(self.evaluator.records.rows)
         if self.evaluator.evaluate_and_save(self.agent, self.total_step, exp_r, logs, force):
             self.worker.clear_summary()
             self.learner.clear_summary()
+        for _ in range(len(self.evaluator.records.rows) - known):  # in another process it takes its time
             self.call("on_evaluate")
 
     def call(self, hook: str) -> None:
@@ -119,11 +133,11 @@ class Run:
         gap = self.args.checkpoint_per_step
         if gap and self.total_step // gap > self.checkpoint_step // gap:
             self.checkpoint()
-            self.restart_worker()
+            self.restart_worker("checkpoint", self.checkpoints)
 
-    def restart_worker(self) -> None:
-        """Resets the environments by the newest checkpoint's seed, that of Worker 0."""
-        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints, 0))
+    def restart_worker(self, *key: str | int) -> None:
+        """Resets the environments by a seed of each Worker's own."""
+        self.worker.restart(*(self.args.seed_for(*key, i) for i in self.worker.ids))
 
     def checkpoint(self) -> None:
         """Writes all that a resume needs.
@@ -172,8 +186,7 @@ class Run:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        set_random_states(state["random"])
-        self.restart_worker()  # as the run that went on did
+        set_random_states(state["random"])  # then the environments are reset, as in the run that went on
         self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
@@ -181,8 +194,7 @@ class Run:
         """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
             ending.callback(self.say_how_it_ended)
-            ending.callback(self.eval_env.close)
-            ending.callback(self.env.close)
+            ending.callback(self.close_parts)
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
@@ -195,14 +207,44 @@ class Run:
         self.console.line(f"Ended at step {steps}: {self.stop_reason}. {files}")
 
 
-def train_agent_single_process(args: Config) -> Run:
-    """Trains in this process until break_step, break_score, break_patience, a `stop` file, Ctrl-C or an error.
+class ProcessRun(Run):
+    """The same run with Workers and Evaluator in processes of their own, and the Learner in this one."""
 
-    In each case the files in args.cwd are complete afterwards. An error is raised again. Returns the finished run.
-    """
+    def build_parts(self) -> None:
+        args = self.args
+        self.threads = own_threads(args, processes=args.num_workers + 2)
+        torch.set_num_threads(self.threads)
+        self.agent = build_agent(args)
+        with closing(build_vec_env(args.for_children())) as env:
+            self.worker = PipeWorker(env, self.agent, args, self.threads, self.say, self.cut)
+        self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
+        storage.check_writable(args.cwd)
+        self.evaluator = EvaluatorProc(args, self.agent, self.threads)
+
+    def say(self, text: str) -> None:
+        self.console.line(text)
+
+    def cut(self, columns: Tensor) -> None:
+        self.learner.cut(columns)
+
+    def start_parts(self) -> None:
+        self.say(
+            f"{self.args.num_workers} Workers, a Learner, an Evaluator: {self.threads} of {cores()} threads each. The "
+            f"policy that explores is {self.worker.lag} rollouts behind the one that learns (worker_lag)."
+        )
+        self.worker.start()
+        self.evaluator.start()
+
+    def close_parts(self) -> None:
+        self.worker.close()
+        self.evaluator.child.close()
+
+
+def train(args: Config, kind: type[Run]) -> Run:
+    """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
     with own_settings(args):
-        run = Run(args)
+        run = kind(args)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
@@ -228,31 +270,35 @@ def train_agent_single_process(args: Config) -> Run:
 
 
 def train_agent(args: Config, if_single_process: bool = False) -> Run:
-    """Trains args.agent_class on args.env_class. In one process for now: a line says so where more were asked for."""
-    if not if_single_process:
-        print("train_agent: this version trains in one process (if_single_process=True).", flush=True)
-    return train_agent_single_process(args)
+    """Trains args.agent_class on args.env_class until break_step, break_score, break_patience, a `stop` file, Ctrl-C or
+    an error. In each case the files in args.cwd are complete afterwards, and no process is left. An error is raised
+    again, an interrupt is not. Returns the finished run.
+
+    `args.num_workers` processes explore, one evaluates, this one learns. if_single_process: this one does all.
+    """
+    return train_agent_single_process(args) if if_single_process else train_agent_multiprocessing(args)
+
+
+def train_agent_single_process(args: Config) -> Run:
+    """Trains in this process; see `train_agent`."""
+    return train(args, Run)
 
 
 def train_and_evaluate(args: Config) -> Run:
-    """Trains in one process."""
-    return train_agent_single_process(args)
+    """Trains in this process; see `train_agent`."""
+    return train(args, Run)
 
 
 def train_agent_multiprocessing(args: Config) -> Run:
-    """Trains; see `train_agent`."""
-    return train_agent(args)
+    """Trains in several processes; in this one, and a line says why, where that is impossible. See `train_agent`."""
+    why = "num_workers is 0" if args.num_workers == 0 else why_not_elsewhere(args)
+    if why:
+        print(f"train_agent trains in one process: {why}.", flush=True)
+    return train(args, Run if why else ProcessRun)
 
 
 train_and_evaluate_mp = train_agent_multiprocessing
 train_agent_multiprocessing_multi_gpu = train_agent_multiprocessing
-
-
-def build_agent(args: Config) -> Any:
-    """A new agent for a Config, with the environment's codec."""
-    agent = args.agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=args.gpu_id, args=args)
-    agent.codec = args.codec
-    return agent
 
 
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
@@ -356,35 +402,12 @@ def render_agent(
     return valid_agent(env_class, env_args, net_dims, agent_class, actor_path, render_times, if_render=True)
 
 
-# the process's state
+# the process's settings
 
 
-def seed_everything(seed: int) -> None:
-    """Seeds torch (every device), NumPy and Python."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-
-
-def random_states() -> dict[str, Any]:
-    """The states of torch's, CUDA's, NumPy's and Python's generators as tensors and plain data."""
-    kind, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
-        "python": random.getstate(),
-    }
-
-
-def set_random_states(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["torch"].cpu())
-    for i, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state.cpu(), i)
-    kind, keys, *rest = states["numpy"]
-    np.random.set_state((kind, keys.cpu().numpy().astype(np.uint32), *rest))
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
+def own_threads(args: Config, processes: int) -> int:
+    """torch's threads of each of so many processes."""
+    return args.num_threads or max(1, cores() // processes)
 
 
 @contextmanager
@@ -392,7 +415,7 @@ def own_settings(args: Config) -> Iterator[None]:
     """Inside, the thread count of the run, and gradients are on; afterwards all is as the caller had it."""
     before = torch.get_num_threads()
     small = max(args.net_dims) <= ONE_THREAD_UP_TO and isinstance(args.state_dim, int)
-    torch.set_num_threads(args.num_threads or (1 if small else os.cpu_count() or 1))
+    torch.set_num_threads(1 if small and not args.num_threads else own_threads(args, processes=1))
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield
