@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -252,6 +253,18 @@ class Config:
         twin = copy.copy(self)
         vars(twin).update(callbacks=(), gpu_id=-1, _from_env=set(self._from_env))
         return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With what Gymnasium knows of its ids: a process that unpickles it has not run the script that told."""
+        sources = (self.env_class, self.eval_env_class, *(self.env_args or {}).values())
+        sources = (*sources, *(self.eval_env_args or {}).values())
+        ids = {source for source in sources if isinstance(source, str)} & gym.registry.keys()
+        return {**vars(self), "_specs": [gym.registry[name] for name in ids]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for spec in state.pop("_specs"):
+            gym.registry.setdefault(spec.id, spec)
+        vars(self).update(state)
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data for a checkpoint: classes and functions are named "module:qualname"."""

@@ -110,7 +110,8 @@ class Child:
         return time.monotonic() - self.heard > self.timeout
 
     def fault(self, kind: str, message: str, trace: str) -> ProcessFault:
-        faults = {cls.__name__: cls for cls in (ProcessFault, *ProcessFault.__subclasses__())}
+        kinds: list[type[ProcessFault]] = [ProcessFault, *ProcessFault.__subclasses__()]
+        faults = {cls.__name__: cls for cls in kinds}
         told = message if kind in faults else f"{kind}: {message}"
         seed = "" if self.seed is None else f" (seed {self.seed})"
         return faults.get(kind, ProcessFault)(f"{self.name}{seed}: {told}\n\nIn that process:\n{trace}")
@@ -170,13 +171,17 @@ def how_it_ended(exitcode: int | None) -> str:
 
 @contextmanager
 def plain_main() -> Iterator[None]:
-    """Inside, `__main__` is an empty module: a process that is started now does not run the user's script again."""
-    main = sys.modules["__main__"]
+    """Inside, `__main__` is an empty module: a process that is started now does not run the user's script again.
+
+    Starting one would also settle the caller's start method: that is as before afterwards.
+    """
+    main, method = sys.modules["__main__"], multiprocessing.get_start_method(allow_none=True)
     sys.modules["__main__"] = ModuleType("__main__")
     try:
         yield
     finally:
         sys.modules["__main__"] = main
+        multiprocessing.set_start_method(method, force=True)
 
 
 @contextmanager

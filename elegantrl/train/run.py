@@ -21,7 +21,9 @@ from ..envs import ActionCodec
 from .config import Config, build_agent, build_env, build_vec_env
 from .evaluator import Evaluator, EvaluatorProc, get_rewards_and_steps
 from .learner import Learner
-from .processes import check_subprocess, cores, safely_terminate_process, why_not_elsewhere
+from .processes import check_subprocess as check_subprocess
+from .processes import cores, why_not_elsewhere
+from .processes import safely_terminate_process as safely_terminate_process
 from .seeds import random_states, seed_everything, set_random_states
 from .worker import PipeWorker, Worker
 
@@ -291,7 +293,12 @@ def train_and_evaluate(args: Config) -> Run:
 
 def train_agent_multiprocessing(args: Config) -> Run:
     """Trains in several processes; in this one, and a line says why, where that is impossible. See `train_agent`."""
-    why = "num_workers is 0" if args.num_workers == 0 else why_not_elsewhere(args)
+    if args.num_workers == 0:
+        why: str | None = "num_workers is 0"
+    elif args.device.type == "cuda" and hasattr(args.env_class, "autoreset"):
+        why = "its environments live on the GPU, beside what learns from them"
+    else:
+        why = why_not_elsewhere(args.for_children())
     if why:
         print(f"train_agent trains in one process: {why}.", flush=True)
     return train(args, Run if why else ProcessRun)
