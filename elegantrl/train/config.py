@@ -248,10 +248,10 @@ class Config:
         spawn_key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
         return int(np.random.SeedSequence(self.random_seed, spawn_key=spawn_key).generate_state(1)[0])
 
-    def for_children(self) -> Config:
-        """A copy for processes that have no Learner: without callbacks, and on the CPU."""
+    def for_children(self, gpu_id: int = -1) -> Config:
+        """A copy for another process: without callbacks, and on the CPU unless it has a Learner."""
         twin = copy.copy(self)
-        vars(twin).update(callbacks=(), gpu_id=-1, _from_env=set(self._from_env))
+        vars(twin).update(callbacks=(), gpu_id=gpu_id, _from_env=set(self._from_env))
         return twin
 
     def __getstate__(self) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from torch import Tensor
 from elegantrl.envs import as_vec_env, is_instance, make_env
 from elegantrl.storage import atomic_save, atomic_write
 from elegantrl.train.config import Config, build_agent, build_vec_env
-from elegantrl.train.console import Console
+from elegantrl.train.console import Console, SilentConsole
 from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.processes import Child, Link, ProcessFault, listen
 from elegantrl.train.recorder import MEASURED, Recorder
@@ -37,7 +37,6 @@ class Scores:
 
     def __init__(self, cwd: str | Path, args: Any, console: Any = None):
         self.cwd, self.args = Path(cwd), args
-        self.cwd.mkdir(parents=True, exist_ok=True)
         self.records = Recorder()
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.evaluated_at = -math.inf
@@ -101,6 +100,24 @@ class Scores:
         atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
 
 
+class NoEvaluator(Scores):
+    """Of a Learner that is not rank 0: it evaluates nothing, says nothing and writes no file."""
+
+    def __init__(self, args: Any):
+        super().__init__(args.cwd, args, SilentConsole())
+
+    def evaluate_and_save(self, *what: Any) -> bool:
+        return False
+
+    def should_stop(self) -> str | None:
+        return None
+
+    def start(self) -> None:
+        pass
+
+    stop = close = start
+
+
 class Evaluator(Scores):
     """Plays greedy episodes every `args.eval_per_step` environment steps and writes what they showed to `cwd`.
 
@@ -111,6 +128,7 @@ class Evaluator(Scores):
     def __init__(self, cwd: str | Path, env: Any, args: Any, if_tensorboard: bool = False, console: Any = None):
         self.writer_class = _summary_writer_class() if if_tensorboard or args.if_tensorboard else None
         super().__init__(cwd, args, console)
+        self.cwd.mkdir(parents=True, exist_ok=True)
         self.env = as_vec_env(env, args.device)
         self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
         self.drawn_at = time.monotonic()
@@ -260,6 +278,10 @@ class EvaluatorProc(Scores):
         self.console.line(f"The Evaluator {why}. Another one takes its place.")
         self.child.restart(*self.opening())
 
+    def stop(self) -> None:
+        """Ends the process, whatever it is at."""
+        self.child.close()
+
     def close(self) -> None:
         """Completes the files and ends the process."""
         if not self.child.close(grace=CLOSE_SECONDS):
@@ -267,23 +289,14 @@ class EvaluatorProc(Scores):
         self.console.close()
 
 
-class RemoteConsole:
-    """A child's console: the parent prints lines; the rows and the progress it knows itself."""
+class RemoteConsole(SilentConsole):
+    """A child's console: its lines are the parent's, who knows the rows and the progress itself."""
 
     def __init__(self, link: Link):
         self.link = link
 
     def line(self, text: str) -> None:
         self.link.say("line", text)
-
-    def progress(self, total_step: int) -> None:
-        pass
-
-    def table_row(self, row: dict[str, float], elapsed: float, is_best: bool) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
 
 
 def evaluate(link: Link, args: Config, weights: SharedTensors) -> None:

@@ -14,15 +14,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor
 
 from .. import storage
 from ..envs import ActionCodec
+from ..ranks import ONE_RANK, OneRank, Ranks
 from .config import Config, build_agent, build_env, build_vec_env
-from .evaluator import Evaluator, EvaluatorProc, get_rewards_and_steps
-from .learner import Learner
+from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
+from .learner import Learner, PipeLearner
+from .processes import Link, cores, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
-from .processes import cores, why_not_elsewhere
 from .processes import safely_terminate_process as safely_terminate_process
 from .seeds import random_states, seed_everything, set_random_states
 from .worker import PipeWorker, Worker
@@ -39,10 +41,13 @@ HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 class Run:
-    """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
+    """A training run in one process: who takes part and where it stands. It is what callbacks are given.
 
-    def __init__(self, args: Config):
-        self.args = args
+    ranks: the Learners that work on its agent together, of which this process has one.
+    """
+
+    def __init__(self, args: Config, ranks: OneRank = ONE_RANK):
+        self.args, self.ranks = args, ranks
         self.stop_reason: str | None = None
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
@@ -53,22 +58,32 @@ class Run:
         for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
             warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
+        self.agent = build_agent(args)
+        self.agent.ranks = ranks
         self.build_parts()
+        self.worker.ranks = ranks
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
-        must_move = not resumes and (args.if_remove or not storage.is_run(args.cwd))
+        must_move = self.is_writer and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
 
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process writes the run's files."""
+        return self.ranks.rank == 0
+
     def build_parts(self) -> None:
-        """The agent, and who explores, learns and evaluates."""
+        """Who explores, learns and evaluates."""
         args = self.args
         self.env, self.eval_env = build_vec_env(args), build_vec_env(args, if_eval=True)
-        self.agent = build_agent(args)
         self.worker: Any = Worker(self.env, self.agent, args)
+        self.worker.ids = (self.ranks.rank,)
         self.learner = Learner(self.agent, args)
-        storage.check_writable(args.cwd)
-        self.evaluator: Any = Evaluator(args.cwd, self.eval_env, args)
+        self.evaluator: Any = NoEvaluator(args)
+        if self.is_writer:
+            storage.check_writable(args.cwd)
+            self.evaluator = Evaluator(args.cwd, self.eval_env, args)
 
     def start_parts(self) -> None:
         """Called once it is clear that the run begins."""
@@ -86,6 +101,9 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
+        self.ranks.equal(self.agent.tensors())
+        if self.ranks.rank > 0:
+            seed_everything(self.args.seed_for("learner", self.ranks.rank, self.checkpoints))
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -94,7 +112,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
-            while buffer.cur_size < rows:
+            while self.ranks.agree(buffer.cur_size < rows):
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
@@ -120,7 +138,7 @@ class Run:
         """Whether the run ends here; also tells the agent's schedules how far it is."""
         if self.total_step >= self.args.break_step:
             self.stop(f"break_step {self.args.break_step:,} was reached")
-        self.stop_reason = self.stop_reason or self.evaluator.should_stop()
+        self.stop_reason = self.ranks.agree(self.stop_reason or self.evaluator.should_stop())
         length = self.args.break_step
         self.agent.progress = min(1.0, self.total_step / length) if 0 < length < math.inf else 1.0
         return self.stop_reason is not None
@@ -152,6 +170,8 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
+        if not self.is_writer:
+            return
         state = {
             "config": self.args.to_dict(),
             "agent": self.agent.state_dict(),
@@ -168,10 +188,10 @@ class Run:
     def resume(self) -> bool:
         """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
-        if not os.path.exists(path):
+        if not self.ranks.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = storage.load_checkpoint(self.args.cwd)
+        state = self.ranks.agree(storage.load_checkpoint(self.args.cwd) if self.is_writer else None)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -200,6 +220,7 @@ class Run:
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
+            ending.callback(self.ranks.close)
             if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
 
@@ -213,15 +234,17 @@ class ProcessRun(Run):
     """The same run with Workers and Evaluator in processes of their own, and the Learner in this one."""
 
     def build_parts(self) -> None:
-        args = self.args
-        self.threads = own_threads(args, processes=args.num_workers + 2)
+        args, learners = self.args, self.ranks.size
+        self.threads = own_threads(args, processes=learners * (1 + args.num_workers) + 1)
         torch.set_num_threads(self.threads)
-        self.agent = build_agent(args)
         with closing(build_vec_env(args.for_children())) as env:
-            self.worker = PipeWorker(env, self.agent, args, self.threads, self.say, self.cut)
+            first_id = self.ranks.rank * args.num_workers
+            self.worker = PipeWorker(env, self.agent, args, self.threads, self.say, self.cut, first_id)
         self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
-        storage.check_writable(args.cwd)
-        self.evaluator = EvaluatorProc(args, self.agent, self.threads)
+        self.evaluator = NoEvaluator(args)
+        if self.is_writer:
+            storage.check_writable(args.cwd)
+            self.evaluator = EvaluatorProc(args, self.agent, self.threads)
 
     def say(self, text: str) -> None:
         self.console.line(text)
@@ -231,22 +254,22 @@ class ProcessRun(Run):
 
     def start_parts(self) -> None:
         self.say(
-            f"{self.args.num_workers} Workers, a Learner, an Evaluator: {self.threads} of {cores()} threads each. The "
-            f"policy that explores is {self.worker.lag} rollouts behind the one that learns (worker_lag)."
+            f"{self.ranks.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
+            f"{cores()} threads for each process. Workers are {self.worker.lag} rollout(s) ahead (worker_lag)."
         )
         self.worker.start()
         self.evaluator.start()
 
     def close_parts(self) -> None:
         self.worker.close()
-        self.evaluator.child.close()
+        self.evaluator.stop()
 
 
-def train(args: Config, kind: type[Run]) -> Run:
+def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
     with own_settings(args):
-        run = kind(args)
+        run = kind(args, ranks)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
@@ -292,7 +315,14 @@ def train_and_evaluate(args: Config) -> Run:
 
 
 def train_agent_multiprocessing(args: Config) -> Run:
-    """Trains in several processes; in this one, and a line says why, where that is impossible. See `train_agent`."""
+    """Trains in several processes; in this one, and a line says why, where that is impossible. See `train_agent`.
+
+    Several Learners: one for each of `args.learner_gpu_ids`, or one for each process that torchrun has started. Each
+    has Workers of its own; gradients are averaged. ValueError: a GPU that is not there.
+    """
+    args.init_before_training()
+    ids = check_learners(args.learner_gpu_ids)
+    args.gpu_id = ids[0] if ids else args.gpu_id
     if args.num_workers == 0:
         why: str | None = "num_workers is 0"
     elif args.device.type == "cuda" and hasattr(args.env_class, "autoreset"):
@@ -300,12 +330,60 @@ def train_agent_multiprocessing(args: Config) -> Run:
     else:
         why = why_not_elsewhere(args.for_children())
     if why:
-        print(f"train_agent trains in one process: {why}.", flush=True)
-    return train(args, Run if why else ProcessRun)
+        print(f"train_agent explores and evaluates in the Learner's process: {why}.", flush=True)
+    kind = Run if why else ProcessRun
+    if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1:
+        return train_as_told_by_torchrun(args, kind)
+    return train(args, kind) if len(ids) < 2 else train_in_ranks(args, kind)
 
 
 train_and_evaluate_mp = train_agent_multiprocessing
 train_agent_multiprocessing_multi_gpu = train_agent_multiprocessing
+
+
+def check_learners(gpu_ids: Any) -> tuple[int, ...]:
+    """The GPUs of the Learners; -1 is the CPU. ValueError: not these, and why."""
+    ids = (gpu_ids,) if isinstance(gpu_ids, int) else tuple(gpu_ids)
+    count = torch.cuda.device_count()
+    are_cpu = all(i == -1 for i in ids)
+    if not are_cpu and (len(set(ids)) < len(ids) or not all(0 <= i < count for i in ids)):
+        there = f"has the GPUs {', '.join(map(str, range(count)))}" if count else "has no GPU that PyTorch can use"
+        raise ValueError(
+            f"learner_gpu_ids={ids}: this machine {there}. Give ids of these, each once, or -1 for each Learner on the "
+            "CPU."
+        )
+    return ids
+
+
+def train_in_ranks(args: Config, kind: type[Run]) -> Run:
+    """Rank 0 in this process, the others in processes of their own."""
+    ids, store = args.learner_gpu_ids, dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with ExitStack() as learners:
+        others = []
+        for rank in range(1, len(ids)):
+            others.append(PipeLearner(rank, learn, (args.for_children(ids[rank]), kind, rank, len(ids), store.port)))
+            learners.callback(others[-1].close)
+        for other in others:
+            other.wait_ready()
+        ranks = Ranks(0, len(ids), args.device, store)
+        ranks.watched = [other.check for other in others]
+        return train(args, kind, ranks)
+
+
+def learn(link: Link, args: Config, kind: type[Run], rank: int, size: int, port: int) -> None:
+    """The process of another rank."""
+    link.say("ready")
+    train(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
+
+
+def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
+    """This process is the rank that the environment variables say, on the GPU of its place on its machine."""
+    rank, size, place = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    ids = args.learner_gpu_ids or tuple(range(torch.cuda.device_count())) or (-1,)
+    args.gpu_id = ids[place % len(ids)]
+    if rank > 0:
+        args = args.for_children(args.gpu_id)
+    return train(args, kind, Ranks(rank, size, args.device))
 
 
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..ranks import ONE_RANK
 from ..trajectory import Trajectory
 from .config import Config, build_agent, build_vec_env
 from .processes import Child, Link, ProcessFault, listen
@@ -54,8 +55,9 @@ class WatchedEnv:
 
 
 class Tally:
-    """Counts what happened in trajectories, exactly, whatever their length."""
+    """Counts what happened in trajectories, exactly, whatever their length; the numbers are those of all ranks."""
 
+    ranks = ONE_RANK
     ids: tuple[int, ...] = (0,)  # of the Workers that collect them, each with a stream of seeds of its own
 
     def __init__(self, num_envs: int, autoreset: str):
@@ -72,18 +74,20 @@ class Tally:
     def count(self, tr: Trajectory) -> Tensor:
         """Steps, rewards and the returns of finished episodes. Returns the steps of each environment, (N,)."""
         new_steps = self.is_step(tr).sum(0).cpu()
-        steps = int(new_steps.sum())
-        self.total_step += steps
-        self.reset_rows += tr.unmasks.numel() - steps
-        self.reward_sum += float(tr.rewards.sum())
-        self.reward_count += steps
         rewards, dones = tr.rewards.cpu().double(), tr.dones.cpu()
         step = torch.arange(1, tr.horizon + 1)[:, None]
         last_end = (dones * step).amax(0)  # (N,), 0 where no episode ended
         total = self.running + rewards.sum(0)
         self.running = torch.where(last_end > 0, (rewards * (step > last_end)).sum(0), total)
-        self.return_sum += float((total - self.running).sum())
-        self.return_count += int(dones.sum())
+        returns = (total - self.running).sum()
+        numbers = torch.stack([new_steps.sum(), rewards.sum(), returns, dones.sum()]).double()
+        steps, reward_sum, return_sum, episodes = self.ranks.sum(numbers).tolist()
+        self.total_step += int(steps)
+        self.reset_rows += tr.unmasks.numel() * self.ranks.size - int(steps)
+        self.reward_sum += reward_sum
+        self.reward_count += int(steps)
+        self.return_sum += return_sum
+        self.return_count += int(episodes)
         return new_steps
 
     def clear_summary(self) -> None:

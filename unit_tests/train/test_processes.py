@@ -84,7 +84,7 @@ def test_the_same_seed_gives_the_same_run_to_the_last_file(capsys):
     assert seen.counts["on_end"] == 3
     out = capsys.readouterr().out
     cores = len(os.sched_getaffinity(0))
-    assert f"2 Workers, a Learner, an Evaluator: {max(1, cores // 4)} of {cores} threads each" in out
+    assert f"2 Worker(s) of each, an Evaluator: {max(1, cores // 4)} of {cores} threads" in out
 
 
 # --- faults ---
