@@ -28,7 +28,6 @@ from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
 DRAW_GAP = 30.0  # seconds: drawing takes about half of one
-CLOSE_SECONDS = 30.0  # that its process has for the last picture
 MAX_LOSSES = 3  # of processes in a row
 
 
@@ -170,10 +169,13 @@ class Evaluator(Scores):
     def close(self) -> None:
         """Complete the files; the environment stays open, it is the caller's."""
         self.complete_files()
+        self.close_writer()
+        self.console.close()
+
+    def close_writer(self) -> None:
         if self.writer is not None:
             self.writer.close()
             self.writer = None
-        self.console.close()
 
     # --- files ---
     def _save_actor(self, act: Any, total_step: int, is_best: bool) -> None:
@@ -283,9 +285,8 @@ class EvaluatorProc(Scores):
         self.child.close()
 
     def close(self) -> None:
-        """Completes the files and ends the process."""
-        if not self.child.close(grace=CLOSE_SECONDS):
-            self.complete_files()
+        """Completes the files."""
+        self.complete_files()
         self.console.close()
 
 
@@ -305,16 +306,16 @@ def evaluate(link: Link, args: Config, weights: SharedTensors) -> None:
         agent = build_agent(args)
         evaluator = Evaluator(args.cwd, env, args, console=RemoteConsole(link))
         link.say("ready")
-        with closing(evaluator):
-            for kind, *what in link:
-                if kind == "rows":
-                    evaluator.records.rows, evaluator.elapsed_before = what
-                    evaluator.started = time.monotonic()
-                else:
-                    total_step, exp_r, logs = what
-                    weights.read(0, agent.acting_state())
-                    evaluator.evaluate_and_save(agent, total_step, exp_r, logs, force=True)
-                    link.say("row", evaluator.records.rows[-1])
+        for kind, *what in link:
+            if kind == "rows":
+                evaluator.records.rows, evaluator.elapsed_before = what
+                evaluator.started = time.monotonic()
+            else:
+                total_step, exp_r, logs = what
+                weights.read(0, agent.acting_state())
+                evaluator.evaluate_and_save(agent, total_step, exp_r, logs, force=True)
+                link.say("row", evaluator.records.rows[-1])
+        evaluator.close_writer()
 
 
 def _summary_writer_class() -> Any:

@@ -121,19 +121,17 @@ class Child:
             self.signs["closing"].fill_(True)
             self.send("close")
 
-    def close(self, grace: float = GRACE) -> bool:
-        """Ends the process; True if it ended by itself and rightly. One that is still starting is not waited for."""
+    def close(self, grace: float = GRACE) -> None:
+        """Ends the process. One that is still starting is not waited for."""
         if self.process is None:
-            return False
+            return
         self.tell_to_close()
         if self.is_ready:
             self.process.join(grace)
         safely_terminate_process(self.process)
-        is_right = self.process.exitcode == 0
         self.pipe.close()
         self.process.close()
         self.process = None
-        return is_right
 
     def restart(self, *opening: tuple) -> None:
         """Another process in the place of this one, which is told again what this one did not answer."""
