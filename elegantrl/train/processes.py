@@ -152,7 +152,7 @@ def listen(children: Sequence[Child], timeout: float = LOOK) -> Iterator[tuple[C
 def why_not_elsewhere(what: Any) -> str | None:
     """Why this process cannot start others that are given `what`; None if it can."""
     if multiprocessing.current_process().daemon:
-        return "this is a daemonic process, which may not start others"
+        return "this one is daemonic and may not start others"
     try:
         cloudpickle.dumps(what)
     except Exception as error:  # whatever a foreign __reduce__ raises

@@ -330,7 +330,7 @@ def train_agent_multiprocessing(args: Config) -> Run:
     else:
         why = why_not_elsewhere(args.for_children())
     if why:
-        print(f"train_agent explores and evaluates in the Learner's process: {why}.", flush=True)
+        print(f"train_agent: one process does all, since {why}.", flush=True)
     kind = Run if why else ProcessRun
     if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1:
         return train_as_told_by_torchrun(args, kind)

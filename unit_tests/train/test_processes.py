@@ -18,7 +18,7 @@ import torch
 
 import elegantrl
 from elegantrl.agents import AgentPPO, AgentSAC
-from elegantrl.train import evaluator
+from elegantrl.train import evaluator, processes
 from elegantrl.train.processes import ProcessFault, check_subprocess, safely_terminate_process
 from elegantrl.train.run import train_agent, train_and_evaluate_mp
 from elegantrl.train.worker import EnvironmentFault
@@ -220,30 +220,34 @@ def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_i
         assert notebook.wait(60) == 0
     text = Path("out.txt").read_text()
     assert text.count("the script runs") == 1 and f"resumed from step {step:,}" in text and "ended: interrupted" in text
-    assert complete()[-1, 0] > step and of_group(script.pid) == of_group(notebook.pid) == []
+    assert complete()[-1, 0] > step
+    while of_group(script.pid) or of_group(notebook.pid):  # Python's own tracker of resources ends a moment later
+        time.sleep(0.1)
 
 
 def test_what_cannot_travel_trains_in_this_process(capsys):
-    args = config(AgentPPO, break_step=50)
-    args.env_args["ends"] = threading.Lock()
-    run = train_agent(args)
-    assert "trains in one process: the environment or the agent cannot travel" in capsys.readouterr().out
-    assert run.total_step >= 50 and train_and_evaluate_mp is not None
+    class Locked(Match):
+        lock = threading.Lock()
+
+    run = train_and_evaluate_mp(config(AgentPPO, Locked, break_step=50))
+    told = (
+        "one process does all, since the environment or the agent cannot travel to another process (TypeError: cannot"
+    )
+    assert told in capsys.readouterr().out and run.total_step >= 50
 
 
-def test_safely_terminate_process_leaves_no_zombie(capsys):
-    stubborn = subprocess_that_ignores_terminate()
+def test_safely_terminate_process_leaves_no_zombie(monkeypatch):
+    stubborn = multiprocessing.get_context("fork").Process(target=ignore_terminate)
+    stubborn.start()
+    while not Path("ignores").exists():
+        time.sleep(0.01)
+    monkeypatch.setattr(processes, "GRACE", 0.1)
     safely_terminate_process(stubborn)
     assert stubborn.exitcode == -signal.SIGKILL and not Path(f"/proc/{stubborn.pid}").exists()
     assert check_subprocess(0.1) == []
 
 
-def subprocess_that_ignores_terminate():
-    process = multiprocessing.get_context("fork").Process(target=ignore_terminate)
-    process.start()
-    return process
-
-
 def ignore_terminate():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path("ignores").touch()
     time.sleep(1000)
