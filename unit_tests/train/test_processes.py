@@ -22,7 +22,7 @@ from elegantrl.train import evaluator, processes
 from elegantrl.train.processes import ProcessFault, check_subprocess, safely_terminate_process
 from elegantrl.train.run import train_agent, train_and_evaluate_mp
 from elegantrl.train.worker import EnvironmentFault
-from unit_tests.tasks import Call, Clock, config
+from unit_tests.tasks import Call, Clock, Match, config
 from unit_tests.train.test_resume import differences
 from unit_tests.train.test_run import complete
 
