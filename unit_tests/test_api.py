@@ -24,7 +24,8 @@ TODAY = {
     "elegantrl.train.worker": "Worker PipeWorker",
     "elegantrl.train.learner": "Learner PipeLearner",
     "elegantrl.train.replay_buffer": "ReplayBuffer ReplayBufferMP init_replay_buffer",
-    "elegantrl.train.evaluator": "Evaluator EvaluatorProc get_rewards_and_steps draw_learning_curve save_learning_curve",
+    "elegantrl.train.evaluator": "Evaluator EvaluatorProc get_rewards_and_steps draw_learning_curve "
+    "save_learning_curve",
     "elegantrl.envs": "ActionCodec GymEnv GymVecEnv as_vec_env vectorise",
     "elegantrl.envs.CustomGymEnv": "PendulumEnv",
 }

@@ -285,7 +285,8 @@ class EvaluatorProc(Scores):
         self.child.close()
 
     def close(self) -> None:
-        """Completes the files."""
+        """Ends the process and completes the files."""
+        self.stop()
         self.complete_files()
         self.console.close()
 
@@ -446,3 +447,9 @@ def save_learning_curve(
 ) -> None:
     """Draw `recorder` (R, >= 6) to `cwd/fig_name`."""
     draw_learning_curve(recorder, save_title, str(Path(cwd) / fig_name))
+
+
+if __name__ == "__main__":
+    from elegantrl.train.leaderboard import main
+
+    main()

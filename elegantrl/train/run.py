@@ -239,7 +239,7 @@ class ProcessRun(Run):
         torch.set_num_threads(self.threads)
         with closing(build_vec_env(args.for_children())) as env:
             first_id = self.ranks.rank * args.num_workers
-            self.worker = PipeWorker(env, self.agent, args, self.threads, self.say, self.cut, first_id)
+            self.worker = PipeWorker(env, self.agent, args.for_children(), self.threads, self.say, self.cut, first_id)
         self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
         self.evaluator = NoEvaluator(args)
         if self.is_writer:
@@ -268,7 +268,7 @@ class ProcessRun(Run):
 def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with own_settings(args):
+    with own_settings(args, ranks.size):
         run = kind(args, ranks)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
@@ -496,11 +496,11 @@ def own_threads(args: Config, processes: int) -> int:
 
 
 @contextmanager
-def own_settings(args: Config) -> Iterator[None]:
+def own_settings(args: Config, processes: int = 1) -> Iterator[None]:
     """Inside, the thread count of the run, and gradients are on; afterwards all is as the caller had it."""
     before = torch.get_num_threads()
     small = max(args.net_dims) <= ONE_THREAD_UP_TO and isinstance(args.state_dim, int)
-    torch.set_num_threads(1 if small and not args.num_threads else own_threads(args, processes=1))
+    torch.set_num_threads(1 if small and not args.num_threads else own_threads(args, processes))
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield

@@ -27,7 +27,7 @@ ROWS, T = 64, 8
 NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
 CASES = {
     "PPO": (AgentPPO, {"batch_size": None, "repeat_times": 3, "lambda_entropy": 0.01}),
-    "PPO, normalisers, KL": (AgentPPO, {"batch_size": None, "repeat_times": 50, "target_kl": 1e-3, **NORMS}),
+    "PPO, normalisers, KL": (AgentPPO, {"batch_size": None, "repeat_times": 50, "target_kl": 0.3, **NORMS}),
     "A2C": (AgentA2C, {}),
     "SAC": (AgentSAC, {}),
     "SAC, normalisers": (AgentSAC, NORMS),
@@ -51,14 +51,18 @@ class Fixed:
 
 
 def rollout(generator, is_discrete, part):
-    """A random trajectory (T, ROWS) with masked rows and ends, of which a rank has some columns."""
+    """A random trajectory (T, ROWS) with masked rows and ends, of which a rank has some columns.
+
+    The KL from its policy is 0.2 in one half of the columns and 0.7 in the other.
+    """
 
     def rand(*shape):
         return torch.rand(*shape, generator=generator)[:, part]
 
     actions = (rand(T, ROWS) < 0.5).long() if is_discrete else rand(T, ROWS, 1) * 2 - 1
     flags = {name: rand(T, ROWS) < 0.9 for name in ("undones", "unmasks", "dones")}
-    numbers = {"rewards": rand(T, ROWS), "logprobs": -rand(T, ROWS)}
+    logprobs = -1 - rand(T, ROWS) - 0.5 * (torch.arange(ROWS) >= ROWS // 2)[part]
+    numbers = {"rewards": rand(T, ROWS), "logprobs": logprobs}
     return Trajectory(states=rand(T + 1, ROWS, 2) * 3, actions=actions, **numbers, **flags)
 
 
