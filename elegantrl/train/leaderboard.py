@@ -2,8 +2,8 @@
 
     python -m elegantrl.train.evaluator CWD [CWD ...]
 
-A run is known by its checkpoint.pth, which a trainer writes every `checkpoint_per_step` steps and at its end. Its newest
-policy is that, or an actor file that is newer. Every policy plays the same episodes. The ranking is a CSV file.
+A run is known by its checkpoint.pth, which a trainer writes every `checkpoint_per_step` steps and at its end; its
+newest policy is that, or an actor file that is newer. All policies play the same episodes. The ranking is a CSV file.
 """
 
 from __future__ import annotations

@@ -91,9 +91,10 @@ def learn(name, ranks):
             agent.update_statistics(tr)
     finally:
         torch.randn_like = randn_like
-    counts = torch.tensor([agent.update_count, agent.actor_count, *logs])
-    more = [agent.log_alpha.data] if isinstance(agent, AgentSAC) else []
-    return [counts, *more, *(x.float().clone() for x in agent.tensors())]
+    numbers = [agent.update_count, agent.actor_count, *logs]
+    numbers += [float(agent.log_alpha)] if isinstance(agent, AgentSAC) else []
+    numbers += [agent.critic_loss] if isinstance(agent, AgentModSAC) else []
+    return [torch.tensor(numbers), *(x.float().clone() for x in agent.tensors())]
 
 
 def other_rank(link, port):
