@@ -5,9 +5,9 @@
 
 A run is a script that trains SAC for ever with two Workers and an Evaluator. Five times, after a random time, a Worker,
 the Evaluator or the whole process group gets SIGKILL. A lost Worker or Evaluator must be replaced; after a lost group
-nothing may be alive, every file must load, and the same script resumes from the last checkpoint. Then a `stop` file ends
-the run: exit code 0, every file there and whole, the counters beyond those of every checkpoint before, no process and no
-shared memory left. One line of JSON for each run is added to results/kills.jsonl; any failure ends with exit code 1.
+nothing may be alive, every file must load, and the same script resumes from the last checkpoint. Then a `stop` file
+ends the run: exit code 0, every file there and whole, the counters beyond those of every checkpoint before, no process
+and no shared memory left. One line of JSON for each run is added to results/kills.jsonl; a failure is exit code 1.
 """
 
 from __future__ import annotations

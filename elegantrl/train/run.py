@@ -8,7 +8,7 @@ import operator
 import os
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -80,10 +80,14 @@ class Run:
         self.worker: Any = Worker(self.env, self.agent, args)
         self.worker.ids = (self.ranks.rank,)
         self.learner = Learner(self.agent, args)
-        self.evaluator: Any = NoEvaluator(args)
-        if self.is_writer:
-            storage.check_writable(args.cwd)
-            self.evaluator = Evaluator(args.cwd, self.eval_env, args)
+        self.evaluator: Any = self.evaluator_of(lambda: Evaluator(args.cwd, self.eval_env, args))
+
+    def evaluator_of(self, build: Callable[[], Any]) -> Any:
+        """The Evaluator of the one rank that writes files."""
+        if not self.is_writer:
+            return NoEvaluator(self.args)
+        storage.check_writable(self.args.cwd)
+        return build()
 
     def start_parts(self) -> None:
         """Called once it is clear that the run begins."""
@@ -241,10 +245,7 @@ class ProcessRun(Run):
             first_id = self.ranks.rank * args.num_workers
             self.worker = PipeWorker(env, self.agent, args.for_children(), self.threads, self.say, self.cut, first_id)
         self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
-        self.evaluator = NoEvaluator(args)
-        if self.is_writer:
-            storage.check_writable(args.cwd)
-            self.evaluator = EvaluatorProc(args, self.agent, self.threads)
+        self.evaluator = self.evaluator_of(lambda: EvaluatorProc(args, self.agent, self.threads))
 
     def say(self, text: str) -> None:
         self.console.line(text)
