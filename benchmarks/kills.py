@@ -34,7 +34,8 @@ KILLS = 5  # in each run
 FILES = ["act.pth", "actor.pth", "cri.pth", "checkpoint.pth", "recorder.npy", "recorder.json", "LearningCurve.jpg"]
 PATIENCE = 120.0  # seconds for whatever is waited for
 SCRIPT = """
-import json, os, sys
+import json, os, time
+import gymnasium as gym
 from elegantrl import Config, train_agent
 from elegantrl.agents import AgentSAC
 
@@ -47,7 +48,14 @@ class Pids:
                 json.dump({"step": run.total_step, "restarts": run.worker.restarts, **pids}, file)
             os.replace("pids.tmp", "pids.json")
 
-args = Config(AgentSAC, "Pendulum-v1", net_dims=(32, 32), batch_size=64, horizon_len=16, buffer_size=20_000, utd=0.1)
+class Slow(gym.Wrapper):
+    def __init__(self):
+        super().__init__(gym.make("Pendulum-v1"))
+    def step(self, action):
+        time.sleep(0.001)  # the kills are of interest, not the speed
+        return super().step(action)
+
+args = Config(AgentSAC, Slow, net_dims=(32, 32), batch_size=64, horizon_len=16, buffer_size=20_000, utd=0.1)
 args.eval_per_step, args.eval_times, args.checkpoint_per_step, args.if_save_buffer = 500, 1, 500, True
 args.cwd, args.callbacks, args.max_restarts, args.continue_train = "run", [Pids()], 100, os.path.exists("run")
 print(train_agent(args).stop_reason, flush=True)
