@@ -32,7 +32,7 @@ import elegantrl
 RESULTS = Path(__file__).resolve().parent / "results" / "kills.jsonl"
 KILLS = 5  # in each run
 FILES = ["act.pth", "actor.pth", "cri.pth", "checkpoint.pth", "recorder.npy", "recorder.json", "LearningCurve.jpg"]
-PATIENCE = 120.0  # seconds for whatever is waited for
+PATIENCE = 300.0  # seconds for whatever is waited for
 SCRIPT = """
 import json, os, time
 import gymnasium as gym

@@ -333,7 +333,7 @@ def train_agent_multiprocessing(args: Config) -> Run:
     if why:
         print(f"train_agent: one process does all, since {why}.", flush=True)
     kind = Run if why else ProcessRun
-    if dist.is_torchelastic_launched() and int(os.environ["WORLD_SIZE"]) > 1:
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and "LOCAL_RANK" in os.environ:
         return train_as_told_by_torchrun(args, kind)
     return train(args, kind) if len(ids) < 2 else train_in_ranks(args, kind)
 
