@@ -21,8 +21,13 @@ TODAY = {
     "elegantrl.agents.net": "QNet QNetDuel QNetTwin QNetTwinDuel CriticTwin CriticEnsemble CriticREDQ",
     "elegantrl.train": "train_agent build_env get_gym_env_args Config Evaluator ReplayBuffer",
     "elegantrl.train.config": "Config Arguments build_env check_env kwargs_filter get_gym_env_args",
-    "elegantrl.train.run": "train_agent train_and_evaluate init_agent valid_agent render_agent",
-    "elegantrl.train.evaluator": "Evaluator get_rewards_and_steps draw_learning_curve save_learning_curve",
+    "elegantrl.train.run": "train_agent train_and_evaluate init_agent valid_agent render_agent "
+    "train_agent_multiprocessing safely_terminate_process check_subprocess",
+    "elegantrl.train.worker": "Worker PipeWorker",
+    "elegantrl.train.learner": "Learner PipeLearner",
+    "elegantrl.train.replay_buffer": "ReplayBuffer ReplayBufferMP init_replay_buffer",
+    "elegantrl.train.evaluator": "Evaluator EvaluatorProc get_rewards_and_steps draw_learning_curve "
+    "save_learning_curve",
     "elegantrl.envs": "ActionCodec GymEnv GymVecEnv as_vec_env vectorise",
     "elegantrl.envs.CustomGymEnv": "PendulumEnv",
 }

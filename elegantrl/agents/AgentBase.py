@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from .. import storage
 from ..compat import renamed_keywords
 from ..device import device_of
+from ..ranks import ONE_RANK
 from ..trajectory import Batch, Record, Rollout, Trajectory
 from .functional import (
     LinearSchedule,
@@ -83,6 +84,8 @@ class AgentBase:
     act_needs: ClassVar[tuple[str, ...]] = ()  # methods that act must have beside forward
     cri_needs: ClassVar[tuple[str, ...]] = ()
     if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
+
+    ranks = ONE_RANK  # the Learners that work on this agent together; no annotation, as it is no hyper-parameter
 
     act: Any  # the policy
     cri: Any  # the critic
@@ -236,11 +239,13 @@ class AgentBase:
     def minimize(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
         """One step of gradient descent, the only place where gradients flow; returns what objective(batch) returned.
 
-        The first of these is what is minimised. Each parameter group, and in it each member of an ensemble, is clipped
-        by itself. A step whose gradient is not finite is skipped, so that parameters stay finite; the log shows it.
+        The first of these is what is minimised. Gradients are averaged over the ranks, if there are several. Each
+        parameter group, and in it each member of an ensemble, is clipped by itself. A step whose gradient is not finite
+        is skipped, so that parameters stay finite; the log shows it.
         """
         params = [p for optimizer in optimizers for p in optimizer.params]
         grads, values = self.gradients(objective, params, batch)
+        grads = self.ranks.mean_each(grads)
         start = 0
         for optimizer in optimizers:
             end = start + len(optimizer.params)
@@ -269,17 +274,17 @@ class AgentBase:
         """Moves the normalisers. Called after an update and before the next rollout, so old log-probabilities stay."""
         if self.state_norm.learns:
             self.state_norm.watch(trajectory.states[:-1][trajectory.unmasks])
-            self.state_norm.commit()
+            self.state_norm.commit(self.ranks)
         if self.reward_norm.learns:
             start = self.return_carry if self.return_carry is not None else torch.zeros_like(trajectory.rewards[0])
             keeps = trajectory.undones & trajectory.unmasks
             sums = discounted_sums(trajectory.rewards, keeps, start, self.gamma)
             self.return_carry = self.gamma * keeps[-1] * sums[-1]
             self.reward_norm.watch(sums[trajectory.unmasks])
-            self.reward_norm.commit()
+            self.reward_norm.commit(self.ranks)
         if self.value_norm.learns:
             mean, std = self.value_norm.mean.clone(), self.value_norm.std.clone()
-            self.value_norm.commit()
+            self.value_norm.commit(self.ranks)
             for net in {self.cri, self.cri_target}:
                 cast(NetBase, net).keep_outputs(mean, std)
 
@@ -451,9 +456,23 @@ class AgentBase:
                 found[name] = getattr(self, name)
         return found
 
+    def tensors(self) -> list[Tensor]:
+        """Parameters and buffers of all networks, themselves."""
+        nets = [part for part in self.parts().values() if isinstance(part, nn.Module)]
+        return [x for net in nets for x in (*net.parameters(), *net.buffers())]
+
     saved: ClassVar[tuple[str, ...]] = (  # attributes that a checkpoint holds beside networks and optimizers
         *("progress", "update_count", "actor_count", "carry"),
     )
+
+    def acting_state(self) -> dict[str, Tensor]:
+        """What a copy of this agent needs to act as it does, as the tensors themselves.
+
+        Of the policy; on-policy of the critic too, since its value completes rows that a time limit ended.
+        """
+        nets = {"act": self.act} if self.if_off_policy else {"act": self.act, "cri": self.cri}
+        states = {f"{name}.{key}": x for name, net in nets.items() for key, x in net.state_dict().items()}
+        return {name: x for name, x in states.items() if isinstance(x, Tensor)}
 
     def state_dict(self) -> dict[str, Any]:
         """All that a resume needs: networks, optimizers, normalisers, counters, where the rollout stands."""
@@ -557,7 +576,7 @@ class AgentOffPolicy(AgentBase):
             if self.update_count % self.target_delay == 0:
                 self.update_targets()
         actor_updates = self.actor_count - actor_start
-        return self.read_logs(self.sums, (updates, *[actor_updates] * (len(self.log_names) - 1)))
+        return self.read_logs(self.ranks.mean(self.sums), (updates, *[actor_updates] * (len(self.log_names) - 1)))
 
     def critic_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """Loss of the critics summed () and as their mean (), temporal differences (B,) or (K, B), labels (B,)."""
@@ -747,9 +766,10 @@ class AgentOnPolicy(WithHTerm, AgentBase):
             before = self.sums.clone()
             for batch in rollout.minibatches(self.batch_size):
                 self.update_once(batch)
-            if self.is_far(self.sums - before):
+            if self.is_far(self.ranks.sum(self.sums - before)):
                 break
-        return self.read_logs(self.sums[:-1], [float(self.sums[-1])] * len(self.log_names))
+        sums = self.ranks.sum(self.sums)
+        return self.read_logs(sums[:-1], [float(sums[-1])] * len(self.log_names))
 
     def epochs(self, trajectory: Trajectory) -> Iterator[Rollout]:
         """The rows for each epoch."""
@@ -773,10 +793,11 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None})
 
     def standardised(self, advantages: Tensor, weight: Tensor) -> Tensor:
-        """Advantages moved to mean 0 and std 1 over the unmasked rows, (T, N)."""
-        count = weight.sum().clamp(min=1.0)
-        mean = (advantages * weight).sum() / count
-        std = ((advantages - mean).square() * weight).sum().div(count).sqrt()
+        """Advantages moved to mean 0 and std 1 over the unmasked rows of all ranks, (T, N)."""
+        count, total = self.ranks.sum(torch.stack([weight.sum(), (advantages * weight).sum()]))
+        count = count.clamp(min=1.0)
+        mean = total / count
+        std = self.ranks.sum(((advantages - mean).square() * weight).sum()).div(count).sqrt()
         return (advantages - mean) / (std + 1e-5)
 
     def is_far(self, sums: Tensor) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..ranks import ONE_RANK, OneRank
 from .functional import clip_by_norm, gaussian_entropy, gaussian_logprob, mask_illegal, squashed_gaussian
 
 Dims = Sequence[int]
@@ -168,7 +169,7 @@ class NoNormaliser(nn.Module):
     def watch(self, x: Tensor, weight: Tensor | None = None) -> None:
         pass
 
-    def commit(self) -> None:
+    def commit(self, ranks: OneRank = ONE_RANK) -> None:
         pass
 
 
@@ -219,9 +220,11 @@ class Normaliser(NoNormaliser):
         self.merge(self.pending, count.expand_as(mean), mean, (w * (x - mean).square()).sum(0))
 
     @torch.no_grad()
-    def commit(self) -> None:
-        """Takes the gathered data into the statistics. Called between an update and the next rollout only."""
-        new = self.pending
+    def commit(self, ranks: OneRank = ONE_RANK) -> None:
+        """Takes the data that all ranks gathered into the statistics. Called between an update and the next rollout."""
+        new, *others = ranks.gather(self.pending)
+        for other in others:
+            self.merge(new, *other)
         if not bool((new[0] > 0).all()):
             return
         count, mean, variance = self.moments
@@ -235,7 +238,7 @@ class Normaliser(NoNormaliser):
             mean.add_(self.tau * delta)
             variance.mul_(1 - self.tau).add_(self.tau * (new[2] / new[0] + (1 - self.tau) * delta.square()))
             count.add_(new[0])
-        new.zero_()
+        self.pending.zero_()
         self.mean.copy_(self.moments[1])
         variance = self.moments[2]
         self.std.copy_(variance.sqrt().where(variance > 1e-8, 1.0))  # what has never moved is left as it is

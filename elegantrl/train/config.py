@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+import gymnasium as gym
 import numpy as np
 import torch
 from torch import Tensor
@@ -38,6 +39,7 @@ __all__ = [
     "Config",
     "SubEnv",
     "VecEnv",
+    "build_agent",
     "build_env",
     "build_vec_env",
     "check_env",
@@ -56,7 +58,7 @@ class RunSettings:
     env_class: Any = None  # id, gym.make (None), class, function that builds the environment, or the environment
     env_args: dict | None = None  # keywords for env_class, and what it does not say of itself (`state_dim`, ...)
     gpu_id: int = -1  # -1: the CPU
-    num_workers: int = 2  # processes that explore
+    num_workers: int = 2  # processes that explore, each in num_envs environments; 0: the learner's own process does
     num_threads: int | None = None  # of torch, in each process; None: by a rule
     random_seed: int = 0  # everything random in a run derives from it
     learner_gpu_ids: tuple[int, ...] = ()  # more than one: as many learners
@@ -82,9 +84,9 @@ class RunSettings:
     per_alpha: float = 0.6  # exponent of the priorities
     per_beta: float | LinearSchedule = 0.4  # exponent of the importance weights at the start; 1 at the end of the run
     callbacks: Sequence[Any] = ()  # objects with on_rollout, on_update, on_evaluate, on_end
-    max_restarts: int = 0  # of a worker that failed
+    max_restarts: int = 0  # of workers that were killed or hang; an exception always ends the run
     worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
-    worker_lag: int = 0  # rollouts that a worker may be behind the learner
+    worker_lag: int | None = None  # rollouts that workers are ahead of the learner; None: 1 off-policy, else 0
 
 
 RUN_DEFAULTS = {field.name: field.default for field in fields(RunSettings)}
@@ -249,6 +251,24 @@ class Config:
         spawn_key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
         return int(np.random.SeedSequence(self.random_seed, spawn_key=spawn_key).generate_state(1)[0])
 
+    def for_children(self, gpu_id: int = -1) -> Config:
+        """A copy for another process: without callbacks, and on the CPU unless it has a Learner."""
+        twin = copy.copy(self)
+        vars(twin).update(callbacks=(), gpu_id=gpu_id, _from_env=set(self._from_env))
+        return twin
+
+    def __getstate__(self) -> dict[str, Any]:
+        """With what Gymnasium knows of its ids: a process that unpickles it has not run the script that told."""
+        sources = (self.env_class, self.eval_env_class, *(self.env_args or {}).values())
+        sources = (*sources, *(self.eval_env_args or {}).values())
+        ids = {source for source in sources if isinstance(source, str)} & gym.registry.keys()
+        return {**vars(self), "_specs": [gym.registry[name] for name in ids]}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for spec in state.pop("_specs"):
+            gym.registry.setdefault(spec.id, spec)
+        vars(self).update(state)
+
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data for a checkpoint: classes and functions are named "module:qualname"."""
         return {name: _plain(value) for name, (value, _) in self._settled().items()}
@@ -362,6 +382,14 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
             told = f"{name} is {getattr(env, name)!r}, not {getattr(args, name)!r}"
             raise ValueError(f"{env.env_name}, the environment for evaluation, is unlike the one that trains: {told}")
     return env
+
+
+def build_agent(args: Config) -> Any:
+    """A new agent for a Config, with the environment's codec."""
+    assert args.agent_class is not None
+    agent: Any = args.agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=args.gpu_id, args=args)
+    agent.codec = args.codec
+    return agent
 
 
 def _copy_of(env: Any) -> Any:

@@ -57,6 +57,25 @@ class Console:
             self.bar = None
 
 
+class SilentConsole(Console):
+    """Shows nothing: another process does."""
+
+    def __init__(self) -> None:
+        pass
+
+    def line(self, text: str) -> None:
+        pass
+
+    def progress(self, total_step: int) -> None:
+        pass
+
+    def table_row(self, row: dict[str, float], elapsed: float, is_best: bool) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
 def column_widths(names: Sequence[str], *least: int) -> list[int]:
     """For each name its least width, the last of `least` for all further ones, or more where the name needs it."""
     return [max(least[min(i, len(least) - 1)], len(name)) for i, name in enumerate(names)]

@@ -8,7 +8,7 @@ import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,68 +18,37 @@ from torch import Tensor
 
 from elegantrl.envs import as_vec_env, is_instance, make_env
 from elegantrl.storage import atomic_save, atomic_write
-from elegantrl.train.console import Console
+from elegantrl.train.config import Config, build_agent, build_vec_env
+from elegantrl.train.console import Console, SilentConsole
 from elegantrl.train.plots import Film, draw_learning_curve
+from elegantrl.train.processes import Child, Link, ProcessFault, listen
 from elegantrl.train.recorder import MEASURED, Recorder
+from elegantrl.train.shared import SharedTensors
 from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
 DRAW_GAP = 30.0  # seconds: drawing takes about half of one
+MAX_LOSSES = 3  # of processes in a row
 
 
-class Evaluator:
-    """Plays greedy episodes every `args.eval_per_step` environment steps and writes what they showed to `cwd`.
+class Scores:
+    """What the evaluations of a run have shown so far, and what follows: when the next is due, whether the run ends."""
 
-    env: a vector environment (or a single one) that nobody else uses. It is seeded anew for each evaluation, so that
-    an evaluation neither depends on training nor changes it. if_tensorboard needs the package tensorboard.
-    """
-
-    def __init__(self, cwd: str | Path, env: Any, args: Any, if_tensorboard: bool = False) -> None:
-        self.cwd, self.env, self.args = Path(cwd), as_vec_env(env, args.device), args
-        self.cwd.mkdir(parents=True, exist_ok=True)
-        self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
+    def __init__(self, cwd: str | Path, args: Any, console: Any = None):
+        self.cwd, self.args = Path(cwd), args
         self.records = Recorder()
         self.elapsed_before, self.started = 0.0, time.monotonic()
-        self.evaluated_at, self.drawn_at = -math.inf, time.monotonic()
+        self.evaluated_at = -math.inf
         self.stop_seen = self._stop_mark()
-        self.writer_class = _summary_writer_class() if if_tensorboard or args.if_tensorboard else None
-        self.writer: Any = None
-        self.console = Console(args.break_step)
-        if self.stop_seen is not None:
+        self.console = console or Console(args.break_step)
+        if self.stop_seen is not None and console is None:
             self.console.line(f"{self.cwd / 'stop'} was there before this run and is ignored: touch it to stop.")
 
-    # --- measuring ---
-    def evaluate_and_save(
-        self, agent: Any, total_step: int, exp_r: float, logs: dict[str, float], force: bool = False
-    ) -> bool:
-        """Evaluate if one is due at `total_step` (or `force`), then record, save and print; True if it took place.
-
-        agent: an agent, or an actor module. exp_r: mean reward of an exploration step. logs: name -> mean of the
-        updates since the last evaluation, objC and objA among them.
-        """
-        self.console.progress(total_step)
+    def is_due(self, total_step: int, force: bool = False) -> bool:
+        """Whether to evaluate at `total_step`: by its multiples and `eval_gap`, or `force`, but not twice at one."""
         due = total_step >= self.next_step and time.monotonic() - self.evaluated_at >= self.args.eval_gap
         done = bool(self.records.rows) and total_step == self.records.last_step
-        if done or not (due or force):
-            return False
-        seed = self.args.seed_for("evaluate", len(self.records.rows))
-        returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
-        previous_step = self.records.last_step
-        is_best = returns.mean() > self.records.best_return
-        row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
-        row = self.records.append(row | logs | {"avgS": lengths.mean(), "stdS": lengths.std()})
-
-        self._save_actor(getattr(agent, "act", agent), total_step, is_best)
-        self.records.save(self.cwd)
-        self.console.table_row(row, self.elapsed, is_best)
-        self._write_tensorboard(row)
-        film_gap = int(self.args.eval_record_step)
-        if film_gap > 0 and total_step // film_gap > previous_step // film_gap:
-            self._film(agent, total_step)
-        if time.monotonic() - self.drawn_at >= DRAW_GAP:
-            self._draw()
-        self.evaluated_at = time.monotonic()
-        return True
+        return not done and (due or force)
 
     @property
     def next_step(self) -> int:
@@ -92,7 +61,6 @@ class Evaluator:
         """Seconds of training, those before a resume included."""
         return self.elapsed_before + time.monotonic() - self.started
 
-    # --- ending ---
     def should_stop(self) -> str | None:
         """Why the run should end now, or None: `break_score` reached, `break_patience` used up, or a `stop` file."""
         if self._stop_mark() not in (None, self.stop_seen):
@@ -114,15 +82,6 @@ class Evaluator:
         except FileNotFoundError:
             return None
 
-    def close(self) -> None:
-        """Complete the files; the environment stays open, it is the caller's."""
-        self.records.save(self.cwd)
-        self._draw()
-        if self.writer is not None:
-            self.writer.close()
-            self.writer = None
-        self.console.close()
-
     def state_dict(self) -> dict[str, Any]:
         """Plain data and one tensor: all that a resumed run needs to go on evaluating as this one would."""
         return {"records": self.records.state_dict(), "elapsed": self.elapsed}
@@ -130,6 +89,93 @@ class Evaluator:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.records.load_state_dict(state["records"])
         self.elapsed_before, self.started = state["elapsed"], time.monotonic()
+
+    def complete_files(self) -> None:
+        self.records.save(self.cwd)
+        title = f"{self.args.env_name} · {getattr(self.args.agent_class, '__name__', 'agent')}"
+        picture = self.cwd / "LearningCurve.jpg"
+        table, score = self.records.array, self.args.break_score
+        atomic_write(picture, lambda path: draw_learning_curve(table, title, path, score))
+        atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
+
+
+class NoEvaluator(Scores):
+    """Of a Learner that is not rank 0: it evaluates nothing, says nothing and writes no file."""
+
+    def __init__(self, args: Any):
+        super().__init__(args.cwd, args, SilentConsole())
+
+    def evaluate_and_save(self, *what: Any) -> bool:
+        return False
+
+    def should_stop(self) -> str | None:
+        return None
+
+    def start(self) -> None:
+        pass
+
+    stop = close = start
+
+
+class Evaluator(Scores):
+    """Plays greedy episodes every `args.eval_per_step` environment steps and writes what they showed to `cwd`.
+
+    env: a vector environment (or a single one) that nobody else uses. It is seeded anew for each evaluation, so that
+    an evaluation neither depends on training nor changes it. if_tensorboard needs the package tensorboard.
+    """
+
+    def __init__(self, cwd: str | Path, env: Any, args: Any, if_tensorboard: bool = False, console: Any = None):
+        self.writer_class = _summary_writer_class() if if_tensorboard or args.if_tensorboard else None
+        super().__init__(cwd, args, console)
+        self.cwd.mkdir(parents=True, exist_ok=True)
+        self.env = as_vec_env(env, args.device)
+        self.episodes = max(1, math.ceil(args.eval_times / self.env.num_envs))  # of each environment
+        self.drawn_at = time.monotonic()
+        self.writer: Any = None
+
+    # --- measuring ---
+    def evaluate_and_save(
+        self, agent: Any, total_step: int, exp_r: float, logs: dict[str, float], force: bool = False
+    ) -> bool:
+        """Evaluate if one is due at `total_step` (or `force`), then record, save and print; True if it took place.
+
+        agent: an agent, or an actor module. exp_r: mean reward of an exploration step. logs: name -> mean of the
+        updates since the last evaluation, objC and objA among them.
+        """
+        self.console.progress(total_step)
+        if not self.is_due(total_step, force):
+            return False
+        seed = self.args.seed_for("evaluate", len(self.records.rows))
+        returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
+        previous_step = self.records.last_step
+        is_best = returns.mean() > self.records.best_return
+        row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
+        row = self.records.append(row | logs | {"avgS": lengths.mean(), "stdS": lengths.std()})
+
+        self._save_actor(getattr(agent, "act", agent), total_step, is_best)
+        self.records.save(self.cwd)
+        self.console.table_row(row, self.elapsed, is_best)
+        self._write_tensorboard(row)
+        film_gap = int(self.args.eval_record_step)
+        if film_gap > 0 and total_step // film_gap > previous_step // film_gap:
+            self._film(agent, total_step)
+        if time.monotonic() - self.drawn_at >= DRAW_GAP:
+            self.complete_files()
+            self.drawn_at = time.monotonic()
+        self.evaluated_at = time.monotonic()
+        return True
+
+    # --- ending ---
+    def close(self) -> None:
+        """Complete the files; the environment stays open, it is the caller's."""
+        self.complete_files()
+        self.close_writer()
+        self.console.close()
+
+    def close_writer(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+            self.writer = None
 
     # --- files ---
     def _save_actor(self, act: Any, total_step: int, is_best: bool) -> None:
@@ -142,14 +188,6 @@ class Evaluator:
                 atomic_save(act, self.cwd / f"actor__{total_step:012d}_{self.records.best_return:09.3f}.pt")
             if self.args.save_gap > 0 and len(self.records.rows) % self.args.save_gap == 0:
                 atomic_save(act, self.cwd / f"actor__{total_step:012d}.pt")
-
-    def _draw(self) -> None:
-        title = f"{self.args.env_name} · {getattr(self.args.agent_class, '__name__', 'agent')}"
-        picture = self.cwd / "LearningCurve.jpg"
-        table, score = self.records.array, self.args.break_score
-        atomic_write(picture, lambda path: draw_learning_curve(table, title, path, score))
-        atomic_write(self.cwd / "plot_learning_curve.jpg", lambda path: shutil.copyfile(picture, path))
-        self.drawn_at = time.monotonic()
 
     def _film(self, agent: Any, total_step: int) -> None:
         """One greedy episode on an environment of its own as `render_{step}.gif`; a failure is only told."""
@@ -178,6 +216,107 @@ class Evaluator:
             if name != "total_step" and math.isfinite(value):
                 self.writer.add_scalar(f"{'evaluate' if name in MEASURED else 'train'}/{name}", value, step)
         self.writer.flush()
+
+
+# --- in a process of its own ---
+class EvaluatorProc(Scores):
+    """An Evaluator in a process of its own, with the interface of one. Here are the scores, there is the playing.
+
+    Whenever it is idle and an evaluation is due, it gets the newest weights. Training waits for it at the end only, and
+    where `worker_lag=0` asks for a run that repeats itself to the last file.
+    """
+
+    def __init__(self, args: Config, agent: Any, threads: int):
+        super().__init__(args.cwd, args)
+        self.weights = SharedTensors.like(agent.acting_state())
+        what, shared = (args.for_children(),), (self.weights,)
+        self.child = Child("Evaluator", evaluate, what, shared, threads, args.worker_timeout)
+        self.losses = 0  # of processes since the last evaluation that succeeded
+
+    def start(self) -> None:
+        self.child.start(*self.opening())
+
+    def opening(self) -> tuple[tuple, ...]:
+        return (("rows", self.records.rows, self.elapsed),)
+
+    def evaluate_and_save(
+        self, agent: Any, total_step: int, exp_r: float, logs: dict[str, float], force: bool = False
+    ) -> bool:
+        """Begins an evaluation if one is due and none is under way; True if so. With `force` it is done on return."""
+        self.console.progress(total_step)
+        self.hear(wait=force)
+        if self.child.todo or not self.is_due(total_step, force):
+            return False
+        self.weights.write(0, agent.acting_state())
+        self.child.ask("evaluate", total_step, exp_r, logs)
+        self.hear(wait=force or self.args.worker_lag == 0)
+        return True
+
+    def hear(self, wait: bool) -> None:
+        """Takes what the process has said; `wait`: until it is idle. Raises ProcessFault."""
+        while True:
+            for kind, *values in self.child.messages() if not wait else (m for _, m in listen([self.child])):
+                if kind == "line":
+                    self.console.line(*values)
+                elif kind == "row":
+                    self.child.answered()
+                    self.take(*values)
+                elif kind == "lost":
+                    self.replace(*values)
+            if not (wait and self.child.todo):
+                return
+
+    def take(self, row: dict[str, float]) -> None:
+        is_best = row["avgR"] > self.records.best_return
+        self.records.append(row)
+        self.console.table_row(row, self.elapsed, is_best)
+        self.evaluated_at, self.losses = time.monotonic(), 0
+
+    def replace(self, why: str) -> None:
+        """Starts another process. Raises ProcessFault where the last MAX_LOSSES have achieved nothing."""
+        if self.losses >= MAX_LOSSES:
+            raise ProcessFault(f"The Evaluator {why}, and so did {self.losses} before it.")
+        self.losses += 1
+        self.console.line(f"The Evaluator {why}. Another one takes its place.")
+        self.child.restart(*self.opening())
+
+    def stop(self) -> None:
+        """Ends the process, whatever it is at."""
+        self.child.close()
+
+    def close(self) -> None:
+        """Ends the process and completes the files."""
+        self.stop()
+        self.complete_files()
+        self.console.close()
+
+
+class RemoteConsole(SilentConsole):
+    """A child's console: its lines are the parent's, who knows the rows and the progress itself."""
+
+    def __init__(self, link: Link):
+        self.link = link
+
+    def line(self, text: str) -> None:
+        self.link.say("line", text)
+
+
+def evaluate(link: Link, args: Config, weights: SharedTensors) -> None:
+    """The Evaluator's process: it answers every "evaluate" by a "row"."""
+    with closing(link.watch(build_vec_env(args, if_eval=True))) as env:
+        agent = build_agent(args)
+        evaluator = Evaluator(args.cwd, env, args, console=RemoteConsole(link))
+        link.say("ready")
+        for kind, *what in link:
+            if kind == "rows":
+                evaluator.records.rows, evaluator.elapsed_before = what
+                evaluator.started = time.monotonic()
+            else:
+                total_step, exp_r, logs = what
+                weights.read(0, agent.acting_state())
+                evaluator.evaluate_and_save(agent, total_step, exp_r, logs, force=True)
+                link.say("row", evaluator.records.rows[-1])
+        evaluator.close_writer()
 
 
 def _summary_writer_class() -> Any:
@@ -308,3 +447,9 @@ def save_learning_curve(
 ) -> None:
     """Draw `recorder` (R, >= 6) to `cwd/fig_name`."""
     draw_learning_curve(recorder, save_title, str(Path(cwd) / fig_name))
+
+
+if __name__ == "__main__":
+    from elegantrl.train.leaderboard import main
+
+    main()

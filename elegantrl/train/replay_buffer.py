@@ -299,14 +299,14 @@ class ReplayBufferMP(ReplayBuffer):
         super().__init__(max_len, state_dim, action_dim, gpu_id, num_seqs=buffer_num, if_use_per=if_use_per)
 
 
-def init_replay_buffer(args: Any, gpu_id: int) -> ReplayBuffer:
-    """The buffer that a Config asks for."""
+def init_replay_buffer(args: Any, gpu_id: int, num_seqs: int | None = None) -> ReplayBuffer:
+    """The buffer that a Config asks for. num_seqs: environments of all Workers, where there are several."""
     return ReplayBuffer(
         args.buffer_size,
         args.state_dim,
         args.action_dim,
         gpu_id,
-        num_seqs=args.num_envs,
+        num_seqs=num_seqs or args.num_envs,
         if_use_per=args.if_use_per,
         if_discrete=args.if_discrete,
         args=args,

@@ -6,23 +6,28 @@ import importlib
 import math
 import operator
 import os
-import random
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
-import numpy as np
 import torch
+import torch.distributed as dist
+from torch import Tensor
 
 from .. import storage
 from ..envs import ActionCodec
-from .config import Config, build_env, build_vec_env
-from .evaluator import Evaluator, get_rewards_and_steps
-from .learner import Learner
-from .worker import Worker
+from ..ranks import ONE_RANK, OneRank, Ranks
+from .config import Config, build_agent, build_env, build_vec_env
+from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
+from .learner import Learner, PipeLearner
+from .processes import Link, cores, why_not_elsewhere
+from .processes import check_subprocess as check_subprocess
+from .processes import safely_terminate_process as safely_terminate_process
+from .seeds import random_states, seed_everything, set_random_states
+from .worker import PipeWorker, Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
 MUST_STAY = (
@@ -36,10 +41,13 @@ HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 class Run:
-    """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
+    """A training run in one process: who takes part and where it stands. It is what callbacks are given.
 
-    def __init__(self, args: Config):
-        self.args = args
+    ranks: the Learners that work on its agent together, of which this process has one.
+    """
+
+    def __init__(self, args: Config, ranks: OneRank = ONE_RANK):
+        self.args, self.ranks = args, ranks
         self.stop_reason: str | None = None
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
@@ -50,18 +58,44 @@ class Run:
         for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
             warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
-        self.env = build_vec_env(args)
-        self.eval_env = build_vec_env(args, if_eval=True)
         self.agent = build_agent(args)
-        self.worker = Worker(self.env, self.agent, args)
-        self.learner = Learner(self.agent, args)
-        storage.check_writable(args.cwd)
-        self.evaluator = Evaluator(args.cwd, self.eval_env, args, args.if_tensorboard)
+        self.agent.ranks = ranks
+        self.build_parts()
+        self.worker.ranks = ranks
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
-        must_move = not resumes and (args.if_remove or not storage.is_run(args.cwd))
+        must_move = self.is_writer and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
+
+    @property
+    def is_writer(self) -> bool:
+        """Whether this process writes the run's files."""
+        return self.ranks.rank == 0
+
+    def build_parts(self) -> None:
+        """Who explores, learns and evaluates."""
+        args = self.args
+        self.env, self.eval_env = build_vec_env(args), build_vec_env(args, if_eval=True)
+        self.worker: Any = Worker(self.env, self.agent, args)
+        self.worker.ids = (self.ranks.rank,)
+        self.learner = Learner(self.agent, args)
+        self.evaluator: Any = self.evaluator_of(lambda: Evaluator(args.cwd, self.eval_env, args))
+
+    def evaluator_of(self, build: Callable[[], Any]) -> Any:
+        """The Evaluator of the one rank that writes files."""
+        if not self.is_writer:
+            return NoEvaluator(self.args)
+        storage.check_writable(self.args.cwd)
+        return build()
+
+    def start_parts(self) -> None:
+        """Called once it is clear that the run begins."""
+
+    def close_parts(self) -> None:
+        """What does not concern files."""
+        self.eval_env.close()
+        self.worker.close()
 
     @property
     def total_step(self) -> int:
@@ -71,15 +105,18 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
-        if not resumed:
-            self.worker.restart(self.args.seed_for("worker", 0))
+        self.ranks.equal(self.agent.tensors())
+        if self.ranks.rank > 0:
+            seed_everything(self.args.seed_for("learner", self.ranks.rank, self.checkpoints))
+        self.start_parts()
+        self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
         if self.is_over():
             return
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
-            while buffer.cur_size < rows:
+            while self.ranks.agree(buffer.cur_size < rows):
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
@@ -89,10 +126,11 @@ class Run:
     def evaluate(self, force: bool = False) -> None:
         """Evaluates where it is due."""
         exp_r, train_return = self.worker.summary()
-        logs = {**self.learner.summary(), "trainR": train_return}
+        logs, known = {**self.learner.summary(), "trainR": train_return}, len(self.evaluator.records.rows)
         if self.evaluator.evaluate_and_save(self.agent, self.total_step, exp_r, logs, force):
             self.worker.clear_summary()
             self.learner.clear_summary()
+        for _ in range(len(self.evaluator.records.rows) - known):  # in another process it takes its time
             self.call("on_evaluate")
 
     def call(self, hook: str) -> None:
@@ -104,7 +142,7 @@ class Run:
         """Whether the run ends here; also tells the agent's schedules how far it is."""
         if self.total_step >= self.args.break_step:
             self.stop(f"break_step {self.args.break_step:,} was reached")
-        self.stop_reason = self.stop_reason or self.evaluator.should_stop()
+        self.stop_reason = self.ranks.agree(self.stop_reason or self.evaluator.should_stop())
         length = self.args.break_step
         self.agent.progress = min(1.0, self.total_step / length) if 0 < length < math.inf else 1.0
         return self.stop_reason is not None
@@ -119,11 +157,11 @@ class Run:
         gap = self.args.checkpoint_per_step
         if gap and self.total_step // gap > self.checkpoint_step // gap:
             self.checkpoint()
-            self.restart_worker()
+            self.restart_worker("checkpoint", self.checkpoints)
 
-    def restart_worker(self) -> None:
-        """Resets the environments by the newest checkpoint's seed, that of Worker 0."""
-        self.worker.restart(self.args.seed_for("checkpoint", self.checkpoints, 0))
+    def restart_worker(self, *key: str | int) -> None:
+        """Resets the environments by a seed of each Worker's own."""
+        self.worker.restart(*(self.args.seed_for(*key, i) for i in self.worker.ids))
 
     def checkpoint(self) -> None:
         """Writes all that a resume needs.
@@ -136,6 +174,8 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
+        if not self.is_writer:
+            return
         state = {
             "config": self.args.to_dict(),
             "agent": self.agent.state_dict(),
@@ -152,10 +192,10 @@ class Run:
     def resume(self) -> bool:
         """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
-        if not os.path.exists(path):
+        if not self.ranks.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = storage.load_checkpoint(self.args.cwd)
+        state = self.ranks.agree(storage.load_checkpoint(self.args.cwd) if self.is_writer else None)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -172,8 +212,7 @@ class Run:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        set_random_states(state["random"])
-        self.restart_worker()  # as the run that went on did
+        set_random_states(state["random"])  # then the environments are reset, as in the run that went on
         self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
@@ -181,11 +220,11 @@ class Run:
         """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
             ending.callback(self.say_how_it_ended)
-            ending.callback(self.eval_env.close)
-            ending.callback(self.env.close)
+            ending.callback(self.close_parts)
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
+            ending.callback(self.ranks.close)
             if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
 
@@ -195,14 +234,43 @@ class Run:
         self.console.line(f"Ended at step {steps}: {self.stop_reason}. {files}")
 
 
-def train_agent_single_process(args: Config) -> Run:
-    """Trains in this process until break_step, break_score, break_patience, a `stop` file, Ctrl-C or an error.
+class ProcessRun(Run):
+    """The same run with Workers and Evaluator in processes of their own, and the Learner in this one."""
 
-    In each case the files in args.cwd are complete afterwards. An error is raised again. Returns the finished run.
-    """
+    def build_parts(self) -> None:
+        args, learners = self.args, self.ranks.size
+        self.threads = own_threads(args, processes=learners * (1 + args.num_workers) + 1)
+        torch.set_num_threads(self.threads)
+        with closing(build_vec_env(args.for_children())) as env:
+            first_id = self.ranks.rank * args.num_workers
+            self.worker = PipeWorker(env, self.agent, args.for_children(), self.threads, self.say, self.cut, first_id)
+        self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
+        self.evaluator = self.evaluator_of(lambda: EvaluatorProc(args, self.agent, self.threads))
+
+    def say(self, text: str) -> None:
+        self.console.line(text)
+
+    def cut(self, columns: Tensor) -> None:
+        self.learner.cut(columns)
+
+    def start_parts(self) -> None:
+        self.say(
+            f"{self.ranks.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
+            f"{cores()} threads for each process. Workers are {self.worker.lag} rollout(s) ahead (worker_lag)."
+        )
+        self.worker.start()
+        self.evaluator.start()
+
+    def close_parts(self) -> None:
+        self.worker.close()
+        self.evaluator.stop()
+
+
+def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
+    """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with own_settings(args):
-        run = Run(args)
+    with own_settings(args, ranks.size):
+        run = kind(args, ranks)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
@@ -228,31 +296,95 @@ def train_agent_single_process(args: Config) -> Run:
 
 
 def train_agent(args: Config, if_single_process: bool = False) -> Run:
-    """Trains args.agent_class on args.env_class. In one process for now: a line says so where more were asked for."""
-    if not if_single_process:
-        print("train_agent: this version trains in one process (if_single_process=True).", flush=True)
-    return train_agent_single_process(args)
+    """Trains args.agent_class on args.env_class until break_step, break_score, break_patience, a `stop` file, Ctrl-C or
+    an error. In each case the files in args.cwd are complete afterwards, and no process is left. An error is raised
+    again, an interrupt is not. Returns the finished run.
+
+    `args.num_workers` processes explore, one evaluates, this one learns. if_single_process: this one does all.
+    """
+    return train_agent_single_process(args) if if_single_process else train_agent_multiprocessing(args)
+
+
+def train_agent_single_process(args: Config) -> Run:
+    """Trains in this process; see `train_agent`."""
+    return train(args, Run)
 
 
 def train_and_evaluate(args: Config) -> Run:
-    """Trains in one process."""
-    return train_agent_single_process(args)
+    """Trains in this process; see `train_agent`."""
+    return train(args, Run)
 
 
 def train_agent_multiprocessing(args: Config) -> Run:
-    """Trains; see `train_agent`."""
-    return train_agent(args)
+    """Trains in several processes; in this one, and a line says why, where that is impossible. See `train_agent`.
+
+    Several Learners: one for each of `args.learner_gpu_ids`, or one for each process that torchrun has started. Each
+    has Workers of its own; gradients are averaged. ValueError: a GPU that is not there.
+    """
+    args.init_before_training()
+    ids = check_learners(args.learner_gpu_ids)
+    args.gpu_id = ids[0] if ids else args.gpu_id
+    if args.num_workers == 0:
+        why: str | None = "num_workers is 0"
+    elif args.device.type == "cuda" and hasattr(args.env_class, "autoreset"):
+        why = "its environments live on the GPU, beside what learns from them"
+    else:
+        why = why_not_elsewhere(args.for_children())
+    if why:
+        print(f"train_agent: one process does all, since {why}.", flush=True)
+    kind = Run if why else ProcessRun
+    if int(os.environ.get("WORLD_SIZE", 1)) > 1 and "LOCAL_RANK" in os.environ:
+        return train_as_told_by_torchrun(args, kind)
+    return train(args, kind) if len(ids) < 2 else train_in_ranks(args, kind)
 
 
 train_and_evaluate_mp = train_agent_multiprocessing
 train_agent_multiprocessing_multi_gpu = train_agent_multiprocessing
 
 
-def build_agent(args: Config) -> Any:
-    """A new agent for a Config, with the environment's codec."""
-    agent = args.agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=args.gpu_id, args=args)
-    agent.codec = args.codec
-    return agent
+def check_learners(gpu_ids: Any) -> tuple[int, ...]:
+    """The GPUs of the Learners; -1 is the CPU. ValueError: not these, and why."""
+    ids = (gpu_ids,) if isinstance(gpu_ids, int) else tuple(gpu_ids)
+    count = torch.cuda.device_count()
+    are_cpu = all(i == -1 for i in ids)
+    if not are_cpu and (len(set(ids)) < len(ids) or not all(0 <= i < count for i in ids)):
+        there = f"has the GPUs {', '.join(map(str, range(count)))}" if count else "has no GPU that PyTorch can use"
+        raise ValueError(
+            f"learner_gpu_ids={ids}: this machine {there}. Give ids of these, each once, or -1 for each Learner on the "
+            "CPU."
+        )
+    return ids
+
+
+def train_in_ranks(args: Config, kind: type[Run]) -> Run:
+    """Rank 0 in this process, the others in processes of their own."""
+    ids, store = args.learner_gpu_ids, dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with ExitStack() as learners:
+        others = []
+        for rank in range(1, len(ids)):
+            others.append(PipeLearner(rank, learn, (args.for_children(ids[rank]), kind, rank, len(ids), store.port)))
+            learners.callback(others[-1].close)
+        for other in others:
+            other.wait_ready()
+        ranks = Ranks(0, len(ids), args.device, store)
+        ranks.watched = [other.check for other in others]
+        return train(args, kind, ranks)
+
+
+def learn(link: Link, args: Config, kind: type[Run], rank: int, size: int, port: int) -> None:
+    """The process of another rank."""
+    link.say("ready")
+    train(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
+
+
+def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
+    """This process is the rank that the environment variables say, on the GPU of its place on its machine."""
+    rank, size, place = (int(os.environ[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    ids = args.learner_gpu_ids or tuple(range(torch.cuda.device_count())) or (-1,)
+    args.gpu_id = ids[place % len(ids)]
+    if rank > 0:
+        args = args.for_children(args.gpu_id)
+    return train(args, kind, Ranks(rank, size, args.device))
 
 
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
@@ -356,43 +488,20 @@ def render_agent(
     return valid_agent(env_class, env_args, net_dims, agent_class, actor_path, render_times, if_render=True)
 
 
-# the process's state
+# the process's settings
 
 
-def seed_everything(seed: int) -> None:
-    """Seeds torch (every device), NumPy and Python."""
-    torch.manual_seed(seed)
-    np.random.seed(seed)
-    random.seed(seed)
-
-
-def random_states() -> dict[str, Any]:
-    """The states of torch's, CUDA's, NumPy's and Python's generators as tensors and plain data."""
-    kind, keys, position, has_gauss, gauss = cast(tuple[str, np.ndarray, int, int, float], np.random.get_state())
-    return {
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-        "numpy": (kind, torch.from_numpy(keys.astype(np.int64)), position, has_gauss, gauss),
-        "python": random.getstate(),
-    }
-
-
-def set_random_states(states: dict[str, Any]) -> None:
-    torch.set_rng_state(states["torch"].cpu())
-    for i, state in enumerate(states["cuda"][: torch.cuda.device_count()]):
-        torch.cuda.set_rng_state(state.cpu(), i)
-    kind, keys, *rest = states["numpy"]
-    np.random.set_state((kind, keys.cpu().numpy().astype(np.uint32), *rest))
-    version, internal, gauss = states["python"]
-    random.setstate((version, tuple(internal), gauss))
+def own_threads(args: Config, processes: int) -> int:
+    """torch's threads of each of so many processes."""
+    return args.num_threads or max(1, cores() // processes)
 
 
 @contextmanager
-def own_settings(args: Config) -> Iterator[None]:
+def own_settings(args: Config, processes: int = 1) -> Iterator[None]:
     """Inside, the thread count of the run, and gradients are on; afterwards all is as the caller had it."""
     before = torch.get_num_threads()
     small = max(args.net_dims) <= ONE_THREAD_UP_TO and isinstance(args.state_dim, int)
-    torch.set_num_threads(args.num_threads or (1 if small else os.cpu_count() or 1))
+    torch.set_num_threads(1 if small and not args.num_threads else own_threads(args, processes))
     try:
         with torch.inference_mode(False), torch.enable_grad():
             yield

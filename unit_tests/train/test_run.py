@@ -312,11 +312,6 @@ def test_an_environment_that_fails_in_evaluation_is_told(where):
 
 
 # --- doors ---
-def test_several_processes_asked_for_is_told(capsys):
-    train_agent(config(AgentPPO, break_step=50))
-    assert "one process" in capsys.readouterr().out
-
-
 def test_load_agent_acts_in_the_environments_units():
     Recorded.made.clear()
     run = train_agent(config(AgentSAC, Recorded, {"max_step": 7}, if_norm_state=True, break_step=60), True)

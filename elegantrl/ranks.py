@@ -1,0 +1,101 @@
+"""Learners that work on one agent together, each a rank: what they average and what they agree on. A leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+PATIENCE = timedelta(minutes=30)  # that a rank waits for the others: their Workers start, their environments are slow
+SECONDS_TO_TELL = 10.0  # that a Learner has for saying why it failed
+
+
+class OneRank:
+    """A Learner that is alone: what it has is the mean, the sum, and what all agree on."""
+
+    rank, size = 0, 1
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean over all ranks, of the same shape."""
+        return x
+
+    def mean_each(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        return tensors
+
+    def sum(self, x: Tensor) -> Tensor:
+        return x
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        """Every rank's tensor, in their order."""
+        return [x]
+
+    def agree(self, value: Any) -> Any:
+        """Rank 0's value, which can be pickled, on every rank."""
+        return value
+
+    def equal(self, tensors: Sequence[Tensor]) -> None:
+        """Gives rank 0's values to the tensors of all, in place."""
+
+    def close(self) -> None:
+        pass
+
+
+ONE_RANK = OneRank()
+
+
+class Ranks(OneRank):
+    """One of several Learners: NCCL carries what is on GPUs, Gloo what is on CPUs.
+
+    store: where they find each other; None: by the environment variables that torchrun sets.
+    `watched`: called where the others cannot be reached any more; each raises what it knows to be the cause.
+    """
+
+    def __init__(self, rank: int, size: int, device: torch.device, store: Any = None):
+        self.rank, self.size = rank, size
+        self.watched: list[Callable[[float], None]] = []
+        backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
+        if device.type == "cuda":
+            torch.cuda.set_device(device)
+        dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+
+    def together(self, collective: Callable[..., Any], *what: Any, **how: Any) -> None:
+        try:
+            collective(*what, **how)
+        except RuntimeError:
+            for check in self.watched:
+                check(SECONDS_TO_TELL)
+            raise
+
+    def sum(self, x: Tensor) -> Tensor:
+        x = x.clone()
+        self.together(dist.all_reduce, x)
+        return x
+
+    def mean(self, x: Tensor) -> Tensor:
+        return self.sum(x) / self.size
+
+    def mean_each(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        flat = self.mean(torch.cat([x.reshape(-1) for x in tensors]))
+        parts = flat.split([x.numel() for x in tensors])
+        return tuple(part.view(x.shape) for part, x in zip(parts, tensors, strict=True))
+
+    def gather(self, x: Tensor) -> list[Tensor]:
+        found = [torch.empty_like(x) for _ in range(self.size)]
+        self.together(dist.all_gather, found, x.contiguous())
+        return found
+
+    def agree(self, value: Any) -> Any:
+        box = [value]
+        self.together(dist.broadcast_object_list, box, src=0, device=torch.device("cpu"))
+        return box[0]
+
+    def equal(self, tensors: Sequence[Tensor]) -> None:
+        for x in tensors:
+            self.together(dist.broadcast, x.detach(), src=0)
+
+    def close(self) -> None:
+        dist.destroy_process_group()

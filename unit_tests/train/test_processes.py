@@ -1,0 +1,253 @@
+"""Runs in several processes: what they repeat, what becomes of faults, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import elegantrl
+from elegantrl.agents import AgentPPO, AgentSAC
+from elegantrl.train import evaluator, processes
+from elegantrl.train.processes import ProcessFault, check_subprocess, safely_terminate_process
+from elegantrl.train.run import train_agent, train_and_evaluate_mp
+from elegantrl.train.worker import EnvironmentFault
+from unit_tests.tasks import Call, Clock, Match, config
+from unit_tests.train.test_resume import differences
+from unit_tests.train.test_run import complete
+
+ROOT = str(Path(elegantrl.__file__).parents[1])
+ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT}
+pytestmark = pytest.mark.timeout(240)  # a few seconds on free cores; each process imports torch for a second or two
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left(monkeypatch):
+    """No child, no zombie, no shared memory, and the caller's start method and threads are as before."""
+    monkeypatch.setattr(evaluator, "draw_learning_curve", lambda table, title, path, score: Path(path).touch())
+    method, threads = multiprocessing.get_start_method(allow_none=True), torch.get_num_threads()
+    before = shared_memory()
+    yield
+    assert multiprocessing.active_children() == []
+    assert shared_memory() <= before
+    assert multiprocessing.get_start_method(allow_none=True) == method and torch.get_num_threads() == threads
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}")}
+
+
+def of_group(group):
+    """Living processes of a process group, zombies included."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group:
+            found.append(int(stat.parent.name))
+    return found
+
+
+# --- what they repeat ---
+def test_a_run_of_two_workers_resumes_bit_for_bit_while_pipelined():
+    how = {"checkpoint_per_step": 120, "if_save_buffer": True, "eval_per_step": 10**6, "if_norm_reward": True}
+    run = train_agent(config(AgentSAC, cwd="whole", break_step=240, **how))
+    assert run.worker.lag == 1 and run.learner.buffer.num_seqs == 8
+    train_agent(config(AgentSAC, cwd="parts", break_step=120, **how))
+    resumed = train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **how))
+    assert resumed.checkpoints == run.checkpoints == 2 and differences("whole", "parts") == []
+
+
+def test_the_same_seed_gives_the_same_run_to_the_last_file(capsys):
+    seen = Call()
+    for cwd in ("first", "again"):
+        torch.manual_seed(len(cwd))  # what the caller did before does not matter
+        run = train_agent(config(AgentPPO, cwd=cwd, random_seed=1, worker_lag=0, callbacks=[seen]))
+    first, again = (torch.load(f"{cwd}/actor.pth") for cwd in ("first", "again"))
+    assert all(torch.equal(first[key], again[key]) for key in first)
+    np.testing.assert_array_equal(complete("first"), complete("again"))
+    assert len(complete("first")) > 2 and complete("first")[-1, 0] == run.total_step >= 300
+    states = run.worker.trajectories[0].states
+    assert not bool((states[:, :4] == states[:, 4:]).any())  # each Worker has seeds of its own
+    assert seen.counts["on_evaluate"] == 2 * len(complete("first")) and seen.counts["on_end"] == 2
+    cores = len(os.sched_getaffinity(0))
+    assert f"2 Worker(s) of each, an Evaluator: {max(1, cores // 4)} of {cores} threads" in capsys.readouterr().out
+
+
+# --- faults ---
+class Faulty(Clock):
+    """Does `harm()` in its step `at`, in training only."""
+
+    def __init__(self, harm, at=50, num_envs=2, is_marked=True):
+        super().__init__(num_envs)
+        self.harm, self.at, self.is_marked = harm, at, is_marked
+
+    def step(self, action):
+        if self.is_marked and self.calls + 1 == self.at:
+            self.harm()
+        return super().step(action)
+
+
+def closed():
+    raise OSError("the exchange is closed")
+
+
+def faulty(harm, **how):
+    env_args = {"harm": harm, "num_envs": 2}
+    return config(AgentSAC, Faulty, env_args, eval_env_args={"is_marked": False}, break_step=10**6, **how)
+
+
+def test_an_exception_in_a_worker_is_raised_here():
+    start = time.monotonic()
+    with pytest.raises(EnvironmentFault) as caught:
+        train_agent(faulty(closed, max_restarts=5))
+    text = str(caught.value)
+    assert re.search(r"Worker [01] \(seed \d+\): Faulty raised OSError in its step 4\d .*on the actions \[\[", text)
+    assert "the exchange is closed" in text and "Traceback" in text and "in closed" in text
+    assert time.monotonic() - start < 60
+    complete()
+
+
+@pytest.mark.parametrize(
+    "harm, told",
+    [
+        (lambda: os._exit(3), "ended with exit code 3"),
+        (lambda: time.sleep(1000), r"gave no sign of life for 2 seconds \(worker_timeout\) after step 49"),
+    ],
+)
+def test_a_worker_that_dies_or_hangs_ends_the_run(harm, told):
+    with pytest.raises(ProcessFault, match=rf"Worker 0 \(seed \d+\) {told}.*max_restarts=0"):
+        train_agent(faulty(harm, worker_timeout=2, num_workers=1))
+    complete()
+
+
+class Restless(Faulty):
+    """A time that never ends is its state."""
+
+    def __init__(self, harm, at=50, num_envs=2):
+        super().__init__(harm, at, num_envs)
+        self.length, self.max_step, self.state_dim = 10**6, 20, 1
+
+    def observe(self):
+        return self.t[:, None].float()
+
+
+def kill_once(file):
+    def harm():
+        if not os.path.exists(file):
+            Path(file).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return harm
+
+
+def test_killed_workers_and_evaluators_are_replaced(capsys):
+    """The ring has no seam where the Worker was lost."""
+    env_args = {"harm": kill_once(os.path.abspath("killed_worker")), "num_envs": 2}
+    eval_env_args = {"harm": kill_once(os.path.abspath("killed_evaluator")), "at": 3}
+    args = config(AgentSAC, Restless, env_args, eval_env_args=eval_env_args, max_restarts=1, break_step=600)
+    run = train_agent(args)
+    out = capsys.readouterr().out
+    assert re.search(r"Worker [01] \(seed \d+\) was killed by SIGKILL .*Restart 1 of 1", out)
+    assert "The Evaluator was killed by SIGKILL" in out
+    assert run.worker.restarts == 1 and complete()[-1, 0] == run.total_step >= 600
+    batch = run.learner.buffer.sample(3000)
+    assert torch.equal(batch.weight > 0, (batch.next.states == batch.states + 1)[:, 0])
+    assert len(batch.index[batch.weight == 0].unique()) == 2  # the lost Worker's two environments, once
+
+
+# --- doors and ends ---
+SCRIPT = """
+import gymnasium as gym
+from elegantrl import train_and_evaluate_mp
+from elegantrl.agents import AgentPPO
+from elegantrl.train.config import Config
+print("the script runs", flush=True)
+
+class Room(gym.Env):
+    observation_space = gym.spaces.Box(-1, 1, (2,))
+    action_space = gym.spaces.Discrete(2)
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+    def step(self, action):
+        return self.observation_space.sample(), float(action == 1), self.np_random.random() < 0.1, False, {}
+
+class MyPPO(AgentPPO):
+    pass
+
+gym.register("Room-v0", Room, max_episode_steps=20)
+args = Config(MyPPO, "Room-v0", net_dims=(8,), horizon_len=32, cwd="run", num_workers=1)
+args.eval_per_step, args.eval_times, args.break_step, args.checkpoint_per_step = 64, 1, 10**9, 100
+run = train_and_evaluate_mp(args)
+print("ended:", run.stop_reason, flush=True)
+"""
+
+
+def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_interrupted():
+    """A notebook's __main__ has no file, and neither has that of a script from standard input."""
+    Path("script.py").write_text(SCRIPT)
+    script = subprocess.Popen([sys.executable, "script.py"], env=ENVIRONMENT, start_new_session=True)
+    while not Path("run/checkpoint.pth").exists():
+        assert script.poll() is None
+        time.sleep(0.1)
+    os.killpg(script.pid, signal.SIGKILL)
+    script.wait()
+    step = torch.load("run/checkpoint.pth")["worker"]["total_step"]
+    with open("out.txt", "w") as out:
+        notebook = subprocess.Popen(
+            [sys.executable], stdin=subprocess.PIPE, stdout=out, env=ENVIRONMENT, text=True, start_new_session=True
+        )
+        assert notebook.stdin is not None
+        with notebook.stdin:
+            notebook.stdin.write(SCRIPT.replace("run = ", "args.continue_train = True; run = "))
+        while not Path("out.txt").read_text().count("|"):
+            assert notebook.poll() is None
+            time.sleep(0.1)
+        os.killpg(notebook.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
+        assert notebook.wait(60) == 0
+    text = Path("out.txt").read_text()
+    assert text.count("the script runs") == 1 and f"resumed from step {step:,}" in text and "ended: interrupted" in text
+    assert complete()[-1, 0] > step
+    while of_group(script.pid) or of_group(notebook.pid):  # Python's own tracker of resources ends a moment later
+        time.sleep(0.1)
+
+
+def test_what_cannot_travel_trains_in_this_process(capsys):
+    class Locked(Match):
+        lock = threading.Lock()
+
+    run = train_and_evaluate_mp(config(AgentPPO, Locked, break_step=50))
+    told = (
+        "one process does all, since the environment or the agent cannot travel to another process (TypeError: cannot"
+    )
+    assert told in capsys.readouterr().out and run.total_step >= 50
+
+
+def test_safely_terminate_process_leaves_no_zombie(monkeypatch):
+    stubborn = multiprocessing.get_context("fork").Process(target=ignore_terminate)
+    stubborn.start()
+    while not Path("ignores").exists():
+        time.sleep(0.01)
+    monkeypatch.setattr(processes, "GRACE", 0.1)
+    safely_terminate_process(stubborn)
+    assert stubborn.exitcode == -signal.SIGKILL and not Path(f"/proc/{stubborn.pid}").exists()
+    assert check_subprocess(0.1) == []
+
+
+def ignore_terminate():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    Path("ignores").touch()
+    time.sleep(1000)

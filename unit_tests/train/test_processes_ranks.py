@@ -1,0 +1,199 @@
+"""Several Learners are one: two ranks (Gloo, on the CPU) make the update of one process on the joined batch."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from elegantrl.agents import AgentA2C, AgentD3QN, AgentModSAC, AgentPPO, AgentSAC
+from elegantrl.ranks import ONE_RANK, Ranks
+from elegantrl.train.learner import PipeLearner
+from elegantrl.train.run import train_agent
+from elegantrl.train.worker import EnvironmentFault
+from elegantrl.trajectory import Batch, Record, Trajectory
+from unit_tests.tasks import Clock, Match, build, config
+from unit_tests.train.test_processes import ENVIRONMENT
+from unit_tests.train.test_run import complete
+
+pytestmark = pytest.mark.timeout(240)
+ROWS, T = 64, 8
+NORMS = {"if_norm_state": True, "if_norm_value": True, "if_norm_reward": True}
+CASES = {
+    "PPO": (AgentPPO, {"batch_size": None, "repeat_times": 3, "lambda_entropy": 0.01}),
+    "PPO, normalisers, KL": (AgentPPO, {"batch_size": None, "repeat_times": 50, "target_kl": 0.3, **NORMS}),
+    "A2C": (AgentA2C, {}),
+    "SAC": (AgentSAC, {}),
+    "SAC, normalisers": (AgentSAC, NORMS),
+    "ModSAC": (AgentModSAC, {}),
+    "D3QN": (AgentD3QN, {"if_norm_value": True}),
+}
+
+
+class Fixed:
+    """A buffer that always gives these batches."""
+
+    def __init__(self, batches):
+        self.all, self.add_size = batches, len(batches)
+
+    def batches(self, count, batch_size, gamma):
+        assert count == len(self.all)
+        return iter(self.all)
+
+    def feedback(self, batch, td):
+        assert td.shape[-1] == len(batch.weight)
+
+
+def rollout(generator, is_discrete, part):
+    """A random trajectory (T, ROWS) with masked rows and ends, of which a rank has some columns.
+
+    The KL from its policy is 0.2 in one half of the columns and 0.7 in the other.
+    """
+
+    def rand(*shape):
+        return torch.rand(*shape, generator=generator)[:, part]
+
+    actions = (rand(T, ROWS) < 0.5).long() if is_discrete else rand(T, ROWS, 1) * 2 - 1
+    flags = {name: rand(T, ROWS) < 0.9 for name in ("undones", "unmasks", "dones")}
+    logprobs = -1 - rand(T, ROWS) - 0.5 * (torch.arange(ROWS) >= ROWS // 2)[part]
+    numbers = {"rewards": rand(T, ROWS), "logprobs": logprobs}
+    return Trajectory(states=rand(T + 1, ROWS, 2) * 3, actions=actions, **numbers, **flags)
+
+
+def batch(tr):
+    """Its first rows as a batch from a replay buffer."""
+    columns = {name: getattr(tr, name)[0] for name in ("states", "actions", "rewards", "undones")}
+    weight, index = tr.unmasks[0] * tr.rewards[1], torch.arange(tr.rewards.shape[1])
+    return Batch(**columns, discount=0.9 * tr.undones[0], weight=weight, index=index, next=Record(tr.states[1]))
+
+
+def learn(name, ranks):
+    """Every tensor and number of an agent after two updates on this rank's part of the data."""
+    agent_class, how = CASES[name]
+    part = slice(ranks.rank * ROWS // ranks.size, (ranks.rank + 1) * ROWS // ranks.size)
+    noise, data = (torch.Generator().manual_seed(seed) for seed in (3, 4))
+    is_discrete, randn_like = agent_class is AgentD3QN, torch.randn_like
+    torch.manual_seed(0)
+    agent = build(agent_class, Match(ROWS, is_discrete), utd=1.0, **how)
+    agent.ranks = ranks
+    torch.randn_like = lambda x: torch.randn(ROWS, *x.shape[1:], generator=noise)[part]
+    try:
+        for _ in range(2):
+            tr = rollout(data, is_discrete, part)
+            off_policy = agent.if_off_policy
+            logs = agent.update_net(Fixed([batch(tr), batch(rollout(data, is_discrete, part))]) if off_policy else tr)
+            agent.update_statistics(tr)
+    finally:
+        torch.randn_like = randn_like
+    numbers = [agent.update_count, agent.actor_count, *logs]
+    numbers += [float(agent.log_alpha)] if isinstance(agent, AgentSAC) else []
+    numbers += [agent.critic_loss] if isinstance(agent, AgentModSAC) else []
+    return [torch.tensor(numbers), *(x.float().clone() for x in agent.tensors())]
+
+
+def other_rank(link, port):
+    link.say("ready")
+    ranks = Ranks(1, 2, torch.device("cpu"), dist.TCPStore("127.0.0.1", port))
+    for name in CASES:
+        for x in learn(name, ranks):
+            ranks.gather(x)
+    ranks.close()
+
+
+def test_two_ranks_make_the_update_of_one_process_on_the_joined_batch():
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    other = PipeLearner(1, other_rank, (store.port,))
+    try:
+        other.wait_ready()
+        ranks = Ranks(0, 2, torch.device("cpu"), store)
+        ranks.watched = [other.check]
+        for name in CASES:
+            joined = learn(name, ONE_RANK)
+            assert 2 <= joined[0][0] < 100, "no update, or the KL has stopped none"
+            for i, (x, alone) in enumerate(zip(learn(name, ranks), joined, strict=True)):
+                here, there = ranks.gather(x)
+                assert torch.equal(here, there), f"{name}: the ranks differ in tensor {i}"
+                torch.testing.assert_close(
+                    here, alone, rtol=1e-3, atol=2e-5, msg=lambda text, n=name, i=i: f"{n} {i}: {text}"
+                )
+        ranks.close()
+    finally:
+        other.close()
+
+
+class Equal(AgentPPO):
+    """Looks whether all ranks have the same networks after each update."""
+
+    def update_net(self, buffer):
+        logs = super().update_net(buffer)
+        for x in self.tensors():
+            here, there = self.ranks.gather(x)
+            assert torch.equal(here, there)
+        return logs
+
+
+class Late(Clock):
+    """The environments of Worker 1 fail in their step 50."""
+
+    def step(self, action):
+        if self.calls == 49 and self.is_second:
+            raise OSError("the exchange is closed")
+        return super().step(action)
+
+    def reset(self, seed=None):
+        self.is_second = seed == config(AgentPPO).seed_for("worker", 1)
+        return super().reset(seed)
+
+
+def test_a_fault_behind_another_learner_is_raised_here():
+    how = {"learner_gpu_ids": (-1, -1), "num_workers": 1, "if_norm_state": True, "break_step": 10**6}
+    with pytest.raises(EnvironmentFault, match=r"Learner 1: Worker 1 .*Late raised OSError in its step") as caught:
+        train_agent(config(Equal, Late, eval_per_step=10**6, **how))
+    assert "the exchange is closed" in str(caught.value) and not dist.is_initialized()
+    step = torch.load("run/checkpoint.pth")["worker"]["total_step"]
+    assert step % 2 == 0 and step > 2 * 4 * 30  # the steps of both
+    complete()
+
+
+TORCHRUN = """
+import torch
+from unit_tests.tasks import config
+from unit_tests.train.test_processes_ranks import Equal
+from elegantrl import train_agent
+run = train_agent(config(Equal, num_workers=0, break_step=300))
+print(f"rank {run.ranks.rank} of {run.ranks.size} ended at {run.total_step}: {run.stop_reason}", flush=True)
+"""
+
+
+def test_the_same_script_under_torchrun():
+    Path("script.py").write_text(TORCHRUN)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
+    path = f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    environment = {**ENVIRONMENT, "PYTHONPATH": path, "MASTER_PORT": "0"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr
+    for rank in (0, 1):
+        assert f"rank {rank} of 2 ended at 320: break_step 300 was reached" in done.stdout
+    assert done.stdout.count("Ended at step") == 1  # rank 0 alone speaks and writes
+    complete()
+
+
+@pytest.mark.parametrize("ids, told", [((0, 1), "has no GPU"), ((-1, 0), "has no GPU"), ((-2,), "has no GPU")])
+def test_learners_that_have_no_gpu_are_refused(ids, told, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    start = time.monotonic()
+    with pytest.raises(ValueError, match=f"learner_gpu_ids=.*this machine {told}"):
+        train_agent(config(AgentPPO, learner_gpu_ids=ids))
+    assert time.monotonic() - start < 5
+
+
+def test_learners_that_share_a_gpu_are_refused(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(ValueError, match=r"has the GPUs 0, 1\. Give ids of these, each once"):
+        train_agent(config(AgentPPO, learner_gpu_ids=(1, 1)))
