@@ -50,6 +50,7 @@ OLD_MODULES = {
     "elegantrl.agent": "elegantrl.agents",
     "elegantrl.env": "elegantrl.train.config",
     "elegantrl.envs.Gym": "elegantrl.train.config",
+    "elegantrl.envs.Chasing": "elegantrl.envs.PointChasingEnv",
     "elegantrl.train.demo": "elegantrl.train.run",
 }
 

@@ -3,6 +3,7 @@
 from .check import check_env
 from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
 from .spaces import ActionCodec
+from .tensor import SingleEnv, TensorEnv
 from .vector import GymVecEnv, as_vec_env, vectorise
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "ActionCodec",
     "GymEnv",
     "GymVecEnv",
+    "SingleEnv",
+    "TensorEnv",
     "as_vec_env",
     "check_env",
     "is_instance",

@@ -1,6 +1,7 @@
 """Gymnasium's classic control as tensors, and a task whose best policy and value are known. Letters: see tensor.py.
 
-With `dtype=torch.float64` the episodes are Gymnasium's own; float32 rounds each step anew (1e-6 of a state's scale).
+A step differs from the NumPy original's by 5e-6 of a state's size at most (float32); with `dtype=torch.float64` whole
+episodes of CartPole and Pendulum are the original ones to the last bit.
 """
 
 from __future__ import annotations
