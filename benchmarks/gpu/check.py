@@ -274,8 +274,9 @@ def train(job: Training, gpu_id: int, folder: str, rollouts: int | None = None, 
     watch = Stopwatch(job.seconds)
     settings = {"break_score": job.goal, "eval_times": 64, **job.settings, **settings, "callbacks": [watch]}
     if rollouts is not None:
-        first = int(job.agent_class.if_off_policy)  # one by random actions
-        settings["break_step"] = (first + rollouts) * job.num_envs * settings["horizon_len"]
+        rows = job.num_envs * settings["horizon_len"]
+        first = max(rows, job.agent_class.buffer_init_size) if job.agent_class.if_off_policy else 0  # at random
+        settings["break_step"] = first + rollouts * rows
         settings |= {"eval_per_step": 10**9, "break_score": float("inf"), "eval_times": 1, "if_keep_save": False}
     cwd = f"{folder}/{job.name.replace(' ', '_')}_{gpu_id}"
     args = Config(job.agent_class, job.env_class, {"num_envs": job.num_envs}, gpu_id=gpu_id, cwd=cwd, **settings)

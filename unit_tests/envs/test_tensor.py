@@ -16,11 +16,12 @@ from elegantrl.envs.classic import (
     MountainCarContinuousVecEnv,
     PendulumVecEnv,
 )
+from elegantrl.envs.pixels import CatchVecEnv
 from elegantrl.envs.PointChasingEnv import PointChasingDiscreteVecEnv, PointChasingVecEnv
 
 BUILT_IN = [
     *(CartPoleVecEnv, PendulumVecEnv, MountainCarContinuousVecEnv, AcrobotVecEnv, LQRVecEnv),
-    *(PointChasingVecEnv, PointChasingDiscreteVecEnv),
+    *(PointChasingVecEnv, PointChasingDiscreteVecEnv, CatchVecEnv),
 ]
 
 
@@ -70,13 +71,14 @@ def test_a_template_of_a_few_lines_keeps_the_contract():
 @pytest.mark.parametrize("env_class", BUILT_IN)
 def test_shapes_and_dtypes(env_class):
     env = env_class(num_envs=5)
+    shape = (5, *(env.state_dim if isinstance(env.state_dim, tuple) else (env.state_dim,)))
     state, _ = env.reset(seed=1)
     for _ in range(3):
-        assert state.shape == (5, env.state_dim) and state.dtype == torch.float32
+        assert state.shape == shape and state.dtype == env.state_dtype
         state, reward, terminal, truncate, info = env.step(random_action(env))
         assert reward.shape == terminal.shape == truncate.shape == (5,)
         assert reward.dtype == torch.float32 and terminal.dtype == truncate.dtype == torch.bool
-        assert info["final_obs"].shape == (5, env.state_dim)
+        assert info["final_obs"].shape == shape
 
 
 @pytest.mark.parametrize("env_class", BUILT_IN)
@@ -105,7 +107,7 @@ def test_a_time_limit_truncates_and_starts_anew(env_class):
     assert [bool(truncate.all()) for _, _, _, truncate, _ in ended] == [False, False, True] * 2 + [False]
     assert not any(bool(terminal.any()) for _, _, terminal, _, _ in ended)
     state, _, _, _, info = ended[2]
-    assert (state != info["final_obs"]).any(-1).all()
+    assert (state != info["final_obs"]).flatten(1).any(-1).all()
 
 
 def play(env, seed, steps=20):
