@@ -1,7 +1,7 @@
-"""Steps per second of StockTradingVecEnv against StockTradingEnv in a loop, in one run: python benchmarks/stock_trading.py
+"""Steps per second of StockTradingVecEnv against StockTradingEnv, in one run: python benchmarks/stock_trading.py
 
-Random actions on the real prices of the package skfolio, all 20 stocks; one CPU thread and its time; the best of several rounds each,
-in turn, so that both meet the machine in the same state.
+Random actions on the real prices of the package skfolio, all 20 stocks. One CPU thread and its own time; the best of
+several rounds each, in turn, so that all meet the machine in the same state.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium as gym
 import numpy as np
@@ -72,27 +72,29 @@ class StockTrading:
     turbulence_array: Any = None  # (D,), where above turbulence_thresh everything is sold and nothing bought
     turbulence_thresh: float = 99.0
     max_trade: float | None = None  # the largest order as a share of the portfolio's value, instead of max_stock
-    max_step: int | None = None  # days of an episode; None: all, else a training episode begins on a random day
+    max_step: int = 0  # days of an episode, which then begins on a random day in training; 0: all
     if_random_reset: bool = True  # random day and portfolio at the start; False: the first day, and cash alone
 
-    env_name: ClassVar[str] = "StockTradingEnv-v2"
-    if_discrete: ClassVar[bool] = False
+    env_name = "StockTradingEnv-v2"
+    if_discrete = False
 
     def __post_init__(self) -> None:
         if self.gamma is not None:
             warn("gamma has no effect on the environment: its time limit truncates, so no reward stands for the rest")
         if not (self.initial_amount > 0 and 0 <= self.cost_pct < 1):
-            raise ValueError(f"initial_amount={self.initial_amount} > 0 and 0 <= cost_pct={self.cost_pct} < 1 are needed")
+            raise ValueError(
+                f"initial_amount={self.initial_amount} > 0 and 0 <= cost_pct={self.cost_pct} < 1 are needed"
+            )
         close = price_table(load_prices().close if self.price_array is None else self.price_array)
         change = np.diff(np.log(close), axis=0, prepend=np.log(close[:1])) / 0.02
         columns = [change, *(self._column(name, len(close)) for name in ("tech_array", "turbulence_array"))]
         columns[2] = columns[2] > self.turbulence_thresh
         days = slice(self.beg_idx, self.end_idx)
-        self.close, self.turbulent = close[days], columns[2][days].any(1)  # (D, K), (D,)
+        self.prices, self.turbulent = close[days], columns[2][days].any(1)  # (D, K), (D,)
         self.features = np.concatenate([column[days] for column in columns], axis=1, dtype=np.float32)
-        num_days, self.action_dim = self.close.shape
+        num_days, self.action_dim = self.prices.shape
         self.state_dim = 1 + self.action_dim + self.features.shape[1]
-        self.max_step = num_days - 1 if self.max_step is None else self.max_step
+        self.max_step = self.max_step or num_days - 1
         if not 0 < self.max_step < num_days:
             raise ValueError(f"max_step={self.max_step} needs as many days and one more, {num_days} were given")
 
@@ -101,19 +103,23 @@ class StockTrading:
         given = getattr(self, name)
         table = np.zeros((days, 0)) if given is None else np.array(given, np.float64).reshape(len(given), -1)
         if len(table) != days or not np.isfinite(table).all():
-            raise ValueError(f"{name} of shape {np.shape(given)} needs {days} rows, as many as prices, of finite numbers")
+            raise ValueError(
+                f"{name} of shape {np.shape(given)} needs {days} rows, as many as prices, of finite numbers"
+            )
         return table
 
-    def start(self, random: np.random.Generator) -> NDArray:
-        """A world at the start of an episode, (3 + K,): day, cash, the portfolio's value, the shares of each stock."""
-        day, cash, shares = 0, float(self.initial_amount), np.zeros(self.action_dim)
+    def starts(self, num: int, random: np.random.Generator) -> NDArray:
+        """Worlds at the start of episodes, (num, 3 + K): day, cash, the portfolio's value, the shares of each stock."""
+        day, value = np.zeros((num, 1), int), np.full((num, 1), float(self.initial_amount))
+        shares = np.zeros((num, self.action_dim))
         if self.if_random_reset:
-            day = random.integers(len(self.close) - self.max_step)
-            cash *= random.uniform(0.9, 1.1)
-            parts = random.uniform(size=self.action_dim)
-            shares = np.floor(cash * random.uniform() * parts / parts.sum() / self.close[day])
-        worth = shares @ self.close[day]
-        return np.array([day, cash - worth, cash, *shares])
+            day = random.integers(len(self.prices) - self.max_step, size=(num, 1))
+            value *= random.uniform(0.9, 1.1, (num, 1))
+            parts = random.uniform(size=shares.shape)
+            invested = value * random.uniform(size=(num, 1))
+            shares = np.floor(invested * parts / total(parts) / self.prices[day[:, 0]])
+        worth = total(shares * self.prices[day[:, 0]])
+        return np.concatenate([day, value - worth, value, shares], axis=1)
 
     def next_day(self, xp: Any, cash: Any, shares: Any, price: Any, turbulent: Any, action: Any) -> tuple[Any, ...]:
         """The day's trade and its outcome: cash, the portfolio's value, shares, and the money traded.
@@ -138,7 +144,7 @@ class StockTradingEnv(StockTrading, gym.Env):
     `traded` in this step, and its `cost`.
     """
 
-    num_envs: ClassVar[int] = 1
+    num_envs = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -148,22 +154,28 @@ class StockTradingEnv(StockTrading, gym.Env):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[NDArray, dict[str, Any]]:
         """seed: of the random day and portfolio at the start."""
         super().reset(seed=seed)
-        day, self.amount, self.total_asset, *shares = self.start(self.np_random).tolist()
+        day, self.amount, self.total_asset, *shares = self.starts(1, self.np_random)[0].tolist()
         self.day, self.shares = int(day), np.array(shares)
         self.last_day = self.day + self.max_step
         return self._state(), {}
 
     def step(self, action: Any) -> tuple[NDArray, float, bool, bool, dict[str, Any]]:
         self.day += 1
-        price, before, action = self.close[self.day], self.total_asset, np.clip(np.asarray(action, np.float64), -1, 1)
+        price, before, action = self.prices[self.day], self.total_asset, np.clip(np.asarray(action, np.float64), -1, 1)
         outcome = self.next_day(np, self.amount, self.shares, price, self.turbulent[self.day], action)
         self.amount, self.total_asset, traded = (float(outcome[i][0]) for i in (0, 1, 3))
         self.shares = outcome[2]
         reward = 100 * math.log(self.total_asset / before)
-        return self._state(), reward, False, self.day >= self.last_day, {"traded": traded, "cost": traded * self.cost_pct}
+        return (
+            self._state(),
+            reward,
+            False,
+            self.day >= self.last_day,
+            {"traded": traded, "cost": traded * self.cost_pct},
+        )
 
     def _state(self) -> NDArray:
-        worth = self.shares * self.close[self.day] / self.total_asset
+        worth = self.shares * self.prices[self.day] / self.total_asset
         own = [self.amount / self.total_asset]
         return np.concatenate([own, worth, self.features[self.day]], dtype=np.float32)
 
@@ -172,7 +184,7 @@ class StockTradingEnv(StockTrading, gym.Env):
 class StockTradingVecEnv(StockTrading, TensorEnv):
     """N portfolios under the vector contract, tensors on one device; money is float64.
 
-    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + K), as `start` says.
+    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + K), as `starts` says.
     """
 
     num_envs: int = 4
@@ -180,12 +192,13 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        random = np.random.default_rng(0)
-        starts = np.stack([self.start(random) for _ in range(STARTS if self.if_random_reset else 1)])
+        starts = self.starts(STARTS if self.if_random_reset else 1, np.random.default_rng(0))
         name, device = self.env_name, device_of(self.gpu_id)
-        room = np.zeros((len(self.close), 1 + self.action_dim), np.float32)
-        market = (starts, self.close, self.turbulent[:, None], np.concatenate([room, self.features], axis=1))
-        self._starts, self._close, self._turbulent, self._features = (torch.as_tensor(x, device=device, dtype=torch.float32 if x.dtype==np.float64 else None) for x in market)
+        room = np.zeros((len(self.prices), 1 + self.action_dim), np.float32)
+        market = (starts, self.prices, self.turbulent[:, None], np.concatenate([room, self.features], axis=1))
+        self._starts, self._prices, self._turbulent, self._features = (
+            torch.as_tensor(x, device=device, dtype=torch.float32 if x.dtype == np.float64 else None) for x in market
+        )
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, torch.float32)
         self.env_name = name
 
@@ -196,7 +209,7 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
     def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         day, shares = world[:, :1] + 1, world[:, 3:].contiguous()
         today = day[:, 0].long()
-        price, turbulent = self._close.index_select(0, today), self._turbulent.index_select(0, today)
+        price, turbulent = self._prices.index_select(0, today), self._turbulent.index_select(0, today)
         cash, value, shares, _ = self.next_day(torch, world[:, 1:2], shares, price, turbulent, action)
         reward = 100 * torch.log(value / world[:, 2:3])[:, 0]
         return torch.cat([day, cash, value, shares], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
@@ -205,5 +218,7 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         today = world[:, 0].long()
         state = self._features.index_select(0, today)  # with room for the portfolio
         torch.div(world[:, 1:2], world[:, 2:3], out=state[:, :1])
-        torch.mul(world[:, 3:] / world[:, 2:3], self._close.index_select(0, today), out=state[:, 1 : 1 + self.action_dim])
+        torch.mul(
+            world[:, 3:] / world[:, 2:3], self._prices.index_select(0, today), out=state[:, 1 : 1 + self.action_dim]
+        )
         return state
