@@ -126,10 +126,15 @@ class TensorEnv:
         truncate = steps >= self.limit
         done = terminal | truncate
         final = self._state(world)
-        world = torch.where(done, self.fresh().T, world.T).T  # always N new starts, so that shapes are fixed
+        if self.device.type == "cpu" and not bool(done.any()):  # here a look costs nothing, new starts and states do
+            state = final.clone()
+        else:
+            world = torch.where(done, self.fresh().T, world.T).T  # always N new starts, so that shapes are fixed
+            steps = steps * ~done
+            state = self._state(world)
         self.world.copy_(world)  # in place, so that addresses are fixed
-        torch.mul(steps, ~done, out=self.steps)
-        return self._state(world), reward.float(), terminal, truncate, {"final_obs": final}
+        self.steps.copy_(steps)
+        return state, reward.float(), terminal, truncate, {"final_obs": final}
 
     def _state(self, world: Tensor) -> Tensor:
         return self.observe(world).to(self.state_dtype)
