@@ -93,6 +93,17 @@ def run(job: Job) -> Outcome:
     return Outcome(job, float(scores.max()), play(env, agent.select_action))
 
 
+def in_processes(jobs: list[Job], num: int) -> list[Outcome]:
+    """`num` trainings at a time, with a line for each that has ended."""
+    outcomes = []
+    with ProcessPoolExecutor(num, multiprocessing.get_context("spawn")) as pool:
+        for outcome in pool.map(run, jobs):
+            name, percent = outcome.job, 100 * outcome.test.figures()["return a year"]
+            print(f"{name.agent:<5} seed {name.seed}, test {name.split}: {percent:5.1f} % a year", flush=True)
+            outcomes.append(outcome)
+    return outcomes
+
+
 def report(split: str, outcomes: list[Outcome]) -> tuple[str, dict[str, Backtest]]:
     """The table of one split, and the rules to draw."""
     env = StockTradingEnv(**market(load_prices(), split)["test"], if_random_reset=False)
@@ -114,18 +125,9 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time")
     parser.add_argument("--folder", type=Path, default=Path("runs/finance"))
     args = parser.parse_args()
-    splits, seeds, steps = (list(SPLITS)[-1:], 1, 5_000) if args.quick else (list(SPLITS), args.seeds, args.steps)
+    splits, seeds, steps = (list(SPLITS)[-1:], 1, 2_100) if args.quick else (list(SPLITS), args.seeds, args.steps)
     jobs = [Job(s, agent, seed, steps, args.folder) for s in splits for agent in AGENTS for seed in range(seeds)]
-    with ProcessPoolExecutor(args.jobs, multiprocessing.get_context("spawn")) as pool:
-        outcomes = []
-        for outcome in pool.map(run, jobs):
-            job, years = outcome.job, outcome.test.figures()
-            print(
-                f"{job.agent:<5} seed {job.seed}, test {job.split}: {100 * years['return a year']:5.1f} % a year",
-                flush=True,
-            )
-            outcomes.append(outcome)
-
+    outcomes = list(map(run, jobs)) if args.quick else in_processes(jobs, args.jobs)
     reports = {split: report(split, [o for o in outcomes if o.job.split == split]) for split in splits}
     text = "\n".join(part for part, _ in reports.values())
     args.folder.mkdir(parents=True, exist_ok=True)
