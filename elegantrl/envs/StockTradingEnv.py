@@ -81,9 +81,11 @@ class StockTrading:
     def __post_init__(self) -> None:
         if self.gamma is not None:
             warn("gamma has no effect on the environment: its time limit truncates, so no reward stands for the rest")
-        if not (self.initial_amount > 0 and 0 <= self.cost_pct < 1):
+        largest = self.max_stock if self.max_trade is None else self.max_trade
+        if not (self.initial_amount > 0 and largest > 0 and 0 <= self.cost_pct < 1):
             raise ValueError(
-                f"initial_amount={self.initial_amount} > 0 and 0 <= cost_pct={self.cost_pct} < 1 are needed"
+                "initial_amount, max_stock and max_trade above 0 and a cost_pct from 0 to below 1 are needed, not "
+                f"{self.initial_amount}, {self.max_stock}, {self.max_trade}, {self.cost_pct}"
             )
         close = price_table(load_prices().close if self.price_array is None else self.price_array)
         change = np.diff(np.log(close), axis=0, prepend=np.log(close[:1])) / 0.02
@@ -161,18 +163,14 @@ class StockTradingEnv(StockTrading, gym.Env):
 
     def step(self, action: Any) -> tuple[NDArray, float, bool, bool, dict[str, Any]]:
         self.day += 1
-        price, before, action = self.prices[self.day], self.total_asset, np.clip(np.asarray(action, np.float64), -1, 1)
+        price, before = self.prices[self.day], self.total_asset
+        action = np.clip(np.asarray(action, np.float64).reshape(self.action_dim), -1, 1)
         outcome = self.next_day(np, self.amount, self.shares, price, self.turbulent[self.day], action)
         self.amount, self.total_asset, traded = (float(outcome[i][0]) for i in (0, 1, 3))
         self.shares = outcome[2]
         reward = 100 * math.log(self.total_asset / before)
-        return (
-            self._state(),
-            reward,
-            False,
-            self.day >= self.last_day,
-            {"traded": traded, "cost": traded * self.cost_pct},
-        )
+        info = {"traded": traded, "cost": traded * self.cost_pct}
+        return self._state(), reward, False, self.day >= self.last_day, info
 
     def _state(self) -> NDArray:
         worth = self.shares * self.prices[self.day] / self.total_asset
@@ -182,24 +180,27 @@ class StockTradingEnv(StockTrading, gym.Env):
 
 @dataclass(eq=False, repr=False)
 class StockTradingVecEnv(StockTrading, TensorEnv):
-    """N portfolios under the vector contract, tensors on one device; money is float64.
+    """N portfolios under the vector contract, tensors on one device.
 
     Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + K), as `starts` says.
     """
 
     num_envs: int = 4
     gpu_id: int = -1  # -1: the CPU
+    dtype: torch.dtype = torch.float32  # of money; float64 is for comparisons
 
     def __post_init__(self) -> None:
         super().__post_init__()
         starts = self.starts(STARTS if self.if_random_reset else 1, np.random.default_rng(0))
         name, device = self.env_name, device_of(self.gpu_id)
-        room = np.zeros((len(self.prices), 1 + self.action_dim), np.float32)
-        market = (starts, self.prices, self.turbulent[:, None], np.concatenate([room, self.features], axis=1))
-        self._starts, self._prices, self._turbulent, self._features = (
-            torch.as_tensor(x, device=device, dtype=torch.float32 if x.dtype == np.float64 else None) for x in market
-        )
-        TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, torch.float32)
+        room = np.zeros(
+            (len(self.prices), 1 + self.action_dim), np.float32
+        )  # for the portfolio, before each day's features
+        self._starts = torch.as_tensor(starts, dtype=self.dtype, device=device)
+        self._prices = torch.as_tensor(self.prices, dtype=self.dtype, device=device)
+        self._states = torch.as_tensor(np.concatenate([room, self.features], axis=1), device=device)
+        self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
+        TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
         self.env_name = name
 
     def fresh(self) -> Tensor:
@@ -215,10 +216,8 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         return torch.cat([day, cash, value, shares], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
 
     def observe(self, world: Tensor) -> Tensor:
-        today = world[:, 0].long()
-        state = self._features.index_select(0, today)  # with room for the portfolio
-        torch.div(world[:, 1:2], world[:, 2:3], out=state[:, :1])
-        torch.mul(
-            world[:, 3:] / world[:, 2:3], self._prices.index_select(0, today), out=state[:, 1 : 1 + self.action_dim]
-        )
+        today, own = world[:, 0].long(), 1 + self.action_dim
+        state = self._states.index_select(0, today)
+        state[:, :1] = world[:, 1:2] / world[:, 2:3]
+        state[:, 1:own] = world[:, 3:] / world[:, 2:3] * self._prices.index_select(0, today)
         return state

@@ -95,7 +95,7 @@ def test_both_environments_agree_step_by_step(seed: int, rules: dict) -> None:
     prices = market(seed)
     given_ = {"price_array": prices, "tech_array": random.normal(size=(12, 2)), "initial_amount": 1e4}
     given_ |= {"turbulence_array": random.uniform(0, 110, 12), "if_random_reset": False, **rules}
-    single, vector = StockTradingEnv(**given_), StockTradingVecEnv(num_envs=5, **given_)
+    single, vector = StockTradingEnv(**given_), StockTradingVecEnv(num_envs=5, dtype=torch.float64, **given_)
     states, _ = vector.reset()
     assert np.array_equal(states, np.tile(single.reset()[0], (5, 1)))
     for day in range(1, 12):
@@ -106,7 +106,7 @@ def test_both_environments_agree_step_by_step(seed: int, rules: dict) -> None:
         assert rewards.numpy() == pytest.approx(reward, abs=1e-4)
         assert not terminals.any() and bool(truncates.all()) == truncate == (day == 11)
         if day < 11:
-            assert torch.equal(vector.world[0, 3:], torch.as_tensor(single.shares, dtype=torch.float32))
+            assert torch.equal(vector.world[0, 3:], torch.as_tensor(single.shares))
     assert np.array_equal(states, np.tile(single.reset()[0], (5, 1)))  # the next episode's first
 
 
@@ -116,6 +116,7 @@ def test_portfolios_conserve_money_and_never_go_below_zero(seed: int) -> None:
     random = torch.Generator().manual_seed(seed)
     env = StockTradingVecEnv(1e5, 500, COST, num_envs=16, price_array=market(seed), max_step=8)
     env.reset(seed)
+    assert env.dtype == torch.float32
     for _ in range(7):
         day, cash, _, *shares = env.world.double().T
         price = torch.as_tensor(env.prices)[day.long() + 1]
@@ -164,7 +165,7 @@ def test_bad_input_is_refused_by_name() -> None:
         StockTradingEnv(price_array=prices, tech_array=np.zeros((5, 2)))
     with pytest.raises(ValueError, match=r"turbulence_array .* finite"):
         StockTradingEnv(price_array=prices, turbulence_array=np.full(12, np.nan))
-    with pytest.raises(ValueError, match="cost_pct=1"):
+    with pytest.raises(ValueError, match=r"cost_pct from 0 to below 1 are needed, not 1000000.0, 100.0, None, 1"):
         StockTradingEnv(price_array=prices, cost_pct=1)
     prices[4, 1] = np.nan
     for env_class in (StockTradingEnv, StockTradingVecEnv):
