@@ -201,7 +201,7 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         self._states = torch.as_tensor(np.concatenate([room, self.features], axis=1), device=device)
         self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
-        self.env_name = name
+        self.env_name, self.may_look = name, self.device.type == "cpu"
 
     def fresh(self) -> Tensor:
         draws = torch.randint(len(self._starts), (self.num_envs,), generator=self.generator, device=self.device)

@@ -50,6 +50,7 @@ class TensorEnv:
 
     autoreset: ClassVar[str] = "same_step"
     state_dtype: torch.dtype = torch.float32
+    may_look: bool = False  # at a value in each step: on a CPU that is cheaper than new starts that nobody needs
     state_dim: int | tuple[int, ...]
     action_dim: int  # A, or the number of actions
     if_discrete: bool = False
@@ -126,7 +127,7 @@ class TensorEnv:
         truncate = steps >= self.limit
         done = terminal | truncate
         final = self._state(world)
-        if self.device.type == "cpu" and not bool(done.any()):  # here a look costs nothing, new starts and states do
+        if self.may_look and not bool(done.any()):
             state = final.clone()
         else:
             world = torch.where(done, self.fresh().T, world.T).T  # always N new starts, so that shapes are fixed
