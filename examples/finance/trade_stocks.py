@@ -121,7 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one split, one seed, few steps")
     parser.add_argument("--seeds", type=int, default=2)
-    parser.add_argument("--steps", type=int, default=200_000, help="days traded in one training, by all portfolios")
+    parser.add_argument("--steps", type=int, default=60_000, help="days traded in one training, by all portfolios")
     parser.add_argument("--jobs", type=int, default=2, help="trainings at a time")
     parser.add_argument("--folder", type=Path, default=Path("runs/finance"))
     args = parser.parse_args()
