@@ -22,7 +22,7 @@ def draw(reports: dict[str, dict[str, Backtest]], dates: list[list[str]], path: 
             time = np.array(days[: len(backtest.value)], "datetime64[D]")
             value = backtest.value / backtest.value[0]
             growth.plot(time, value, color=color, lw=1.3, label=f"{name}: {value[-1] - 1:+.0%}")
-            drawdown.fill_between(time, value / np.maximum.accumulate(value) - 1, color=color, alpha=0.3)
+            drawdown.plot(time, value / np.maximum.accumulate(value) - 1, color=color, lw=0.9)
         growth.set_title(f"Test years {title}, never used in training or choosing")
         growth.set_ylabel("value of 1 invested, costs paid")
         growth.axhline(1, color="black", lw=0.6)
