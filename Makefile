@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 PEERS := $(VENV)/.peers
+FINRL := 0.3.7 0.3.5
 
 # One thread: on small networks more threads only get in each other's way.
 export OMP_NUM_THREADS = 1
@@ -21,12 +22,15 @@ help:
 	@echo "make clean           remove .venv, caches and the demo's folder"
 
 # The stamp is written last: an interrupted installation starts afresh, and so does one older than requirements.txt.
-$(INSTALLED): requirements.txt
+$(INSTALLED): requirements.txt requirements-no-deps.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt
+	for v in $(FINRL); do $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps \
+		--target $(VENV)/finrl-$$v finrl==$$v || exit 1; done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	touch $@
 

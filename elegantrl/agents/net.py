@@ -188,10 +188,12 @@ class Normaliser(NoNormaliser):
         super().__init__()
         self.tau, self.clip = tau, clip
         self.shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.register_buffer("mean", torch.zeros(self.shape))
-        self.register_buffer("std", torch.ones(self.shape))
-        self.register_buffer("moments", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, variance
-        self.register_buffer("pending", torch.zeros(3, *self.shape, dtype=torch.float64))  # count, mean, sum of squares
+        moments = torch.zeros(3, *self.shape, dtype=torch.float64)
+        # parameters that nothing trains, rather than buffers: FinRL copies a policy by its named_parameters alone
+        self.mean = nn.Parameter(torch.zeros(self.shape), requires_grad=False)
+        self.std = nn.Parameter(torch.ones(self.shape), requires_grad=False)
+        self.moments = nn.Parameter(moments, requires_grad=False)  # count, mean, variance
+        self.pending = nn.Parameter(moments.clone(), requires_grad=False)  # count, mean, sum of squares
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., *shape) -> the same shape, clipped to `clip` standard deviations."""

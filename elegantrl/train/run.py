@@ -390,15 +390,22 @@ def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
     """The agent of a Config with what args.cwd holds loaded into it; a new one, said in a line, where it holds nothing.
 
+    Where args do not say how the networks are built, the checkpoint there does.
     env: an environment to read dimensions from, where the Config does not know them.
     """
     args.gpu_id = gpu_id
     if env is not None and args.env_class is None:
         args.env_class = env
+    saved = None
+    if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
+        saved = storage.load_checkpoint(args.cwd)
+        for name, value in saved_hyper_parameters(args.agent_class, saved["config"]).items():
+            if name in MUST_STAY and name not in vars(args):
+                setattr(args, name, value)
     agent = build_agent(args)
     with storage.refusing_misfits(args.cwd, agent):
-        if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
-            agent.load_state_dict(storage.load_checkpoint(args.cwd)["agent"])
+        if saved is not None:
+            agent.load_state_dict(saved["agent"])
             return agent
         if os.path.exists(os.path.join(args.cwd, "actor.pth")):
             agent.save_or_load_agent(args.cwd, if_save=False)

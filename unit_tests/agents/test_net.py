@@ -61,6 +61,19 @@ def test_restore_is_the_inverse_and_outliers_are_clipped():
     assert norm.shrink(torch.tensor([200.0])).item() == 2.0
 
 
+def test_a_policy_with_normalisers_is_copied_by_its_named_parameters():
+    """FinRL's way: it asks for no buffers."""
+    nets_ = [nets.Actor((8,), 3, 2) for _ in range(2)]
+    for net in nets_:
+        net.state_norm = Normaliser(3)
+    nets_[0].state_norm.watch(torch.randn(50, 3) * 5)
+    nets_[0].state_norm.commit()
+    nets_[1].load_state_dict({name: p.detach().clone() for name, p in nets_[0].named_parameters()})
+    x = torch.randn(9, 3)
+    assert torch.equal(nets_[0](x), nets_[1](x))
+    assert not any(p.requires_grad for p in nets_[0].state_norm.parameters())
+
+
 def test_constant_data_stays_finite():
     norm = Normaliser(1)
     norm.watch(torch.full((5, 1), 7.0))

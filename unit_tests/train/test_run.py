@@ -355,6 +355,16 @@ def test_init_agent_loads_what_the_folder_holds(capsys):
     assert torch.equal(init_agent(config(AgentTD3), gpu_id=-1).act(state), run.agent.act(state))
 
 
+def test_init_agent_builds_the_networks_of_the_checkpoint_where_nothing_else_is_said():
+    run = train_agent(config(AgentTD3, net_dims=(8, 16), if_norm_state=True, activation="tanh"), True)
+    args = type(run.args)(AgentTD3, run.args.env_class, cwd=run.args.cwd)
+    agent = init_agent(args, gpu_id=-1)
+    state = torch.randn(5, 2)
+    assert agent.net_dims == (8, 16) and torch.equal(agent.act(state), run.agent.act(state))
+    with pytest.raises(ValueError, match="other networks"):
+        init_agent(config(AgentTD3, net_dims=(8, 8)), gpu_id=-1)
+
+
 @pytest.mark.parametrize(
     "file, how",
     [
