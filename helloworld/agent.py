@@ -6,18 +6,18 @@ Letters in formulas: s state, a action, r reward, s' next state, a' next action,
 
 from __future__ import annotations
 
-import math
 from copy import deepcopy
 from typing import NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from config import Config
-from env import GymEnv
-from net import Actor, ActorDiscretePPO, ActorPPO, ActorSAC, Critic, CriticPPO, QNet
 from numpy.typing import NDArray
 from torch import Tensor, nn
+
+from config import Config
+from env import GymEnv
+from net import Actor, ActorDiscretePPO, ActorPPO, ActorSAC, Critic, CriticPPO, Dims, QNet
 
 
 class Transitions(NamedTuple):
@@ -32,7 +32,7 @@ class Transitions(NamedTuple):
 
 
 class ReplayBuffer:
-    """A ring of the newest transitions: when it is full, the oldest are overwritten. For agents that learn off-policy."""
+    """A ring of the newest transitions: when it is full, the oldest are overwritten."""
 
     def __init__(self, max_size: int):
         self.max_size, self.cur_size, self.head = max_size, 0, 0  # capacity, rows in it, next row to write
@@ -51,7 +51,6 @@ class ReplayBuffer:
 
     def sample(self, batch_size: int) -> Transitions:
         """B rows, each as likely as every other."""
-        assert self.columns is not None, "update the buffer before you sample"
         index = torch.randint(self.cur_size, (batch_size,), device=self.columns.rewards.device)  # (B,)
         return Transitions(*(column[index] for column in self.columns))
 
@@ -62,14 +61,7 @@ class AgentBase:
     if_off_policy = True  # whether it may learn from experience that an older policy collected
     act: nn.Module  # the policy; act(state) is the greedy action
 
-    def __init__(
-        self,
-        net_dims: tuple[int, ...],
-        state_dim: int,
-        action_dim: int,
-        gpu_id: int = -1,
-        args: Config | None = None,
-    ):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int, gpu_id: int = -1, args: Config | None = None):
         self.args = args or Config()
         torch.manual_seed(self.args.random_seed)  # the same seed: the same weights, the same exploration
         self.device = torch.device(f"cuda:{gpu_id}" if gpu_id >= 0 and torch.cuda.is_available() else "cpu")
@@ -77,7 +69,7 @@ class AgentBase:
         self.last_state: NDArray | None = None  # (S,) where the next rollout begins
         self.build_nets(net_dims, state_dim, action_dim)
 
-    def build_nets(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int) -> None:
+    def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
         """Sets networks, their targets and their optimizers."""
         raise NotImplementedError
 
@@ -130,7 +122,7 @@ class AgentBase:
 class AgentDQN(AgentBase):
     """Deep Q-learning, arXiv:1312.5602. Learns what each action is worth and takes the best. Discrete actions."""
 
-    def build_nets(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int) -> None:
+    def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
         self.act = self.cri = QNet(net_dims, state_dim, action_dim).to(self.device)  # one network is both
         self.cri_target = deepcopy(self.cri)
         self.cri_optimizer = self.optimizer_of(self.cri)
@@ -163,7 +155,7 @@ class AgentDQN(AgentBase):
 class AgentDDPG(AgentBase):
     """Deep deterministic policy gradient, arXiv:1509.02971. DQN for continuous actions: an actor finds the best one."""
 
-    def build_nets(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int) -> None:
+    def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
         self.act = Actor(net_dims, state_dim, action_dim).to(self.device)
         self.cri = Critic(net_dims, state_dim, action_dim).to(self.device)
         self.act_target, self.cri_target = deepcopy(self.act), deepcopy(self.cri)
@@ -202,9 +194,9 @@ class AgentDDPG(AgentBase):
 
 
 class AgentSAC(AgentDDPG):
-    """Soft actor-critic, arXiv:1812.05905. DDPG that is paid for randomness too, and trusts the lower of two critics."""
+    """Soft actor-critic, arXiv:1812.05905. DDPG that is paid for randomness, and trusts the lower of two critics."""
 
-    def build_nets(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int) -> None:
+    def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
         self.act = self.act_target = ActorSAC(net_dims, state_dim, action_dim).to(self.device)
         self.cri = nn.ModuleList(Critic(net_dims, state_dim, action_dim) for _ in range(2)).to(self.device)
         self.cri_target = deepcopy(self.cri)
@@ -240,7 +232,7 @@ class AgentPPO(AgentBase):
     if_off_policy = False
     act_class: type[nn.Module] = ActorPPO
 
-    def build_nets(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int) -> None:
+    def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
         self.act = self.act_class(net_dims, state_dim, action_dim).to(self.device)
         self.cri = CriticPPO(net_dims, state_dim).to(self.device)
         self.act_optimizer, self.cri_optimizer = self.optimizer_of(self.act), self.optimizer_of(self.cri)

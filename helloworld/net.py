@@ -1,5 +1,6 @@
-"""The networks. Letters in shapes: B batch, S numbers in a state, A numbers in an action (or how many actions there are).
+"""The networks.
 
+Letters in shapes: B batch, S numbers in a state, A numbers in an action (or how many actions there are).
 A shape (B, S) -> (B, A) also holds for a single state: (S,) -> (A,).
 An actor's `forward(state)` is the greedy action, the one it holds for best: in [-1, 1], or an index from 0.
 """
@@ -12,6 +13,8 @@ from itertools import pairwise
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+Dims = tuple[int, ...]  # widths of the hidden layers
 
 
 def build_mlp(dims: list[int], activation: type[nn.Module] = nn.ReLU) -> nn.Sequential:
@@ -28,7 +31,7 @@ def build_mlp(dims: list[int], activation: type[nn.Module] = nn.ReLU) -> nn.Sequ
 class QNet(nn.Module):
     """What every action is worth in a state, Q(s, .)."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = build_mlp([state_dim, *net_dims, action_dim])
 
@@ -47,7 +50,7 @@ class QNet(nn.Module):
 class Actor(nn.Module):
     """What to do in a state, mu(s)."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = build_mlp([state_dim, *net_dims, action_dim])
 
@@ -59,7 +62,7 @@ class Actor(nn.Module):
 class Critic(nn.Module):
     """What an action is worth in a state, Q(s, a)."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = build_mlp([state_dim + action_dim, *net_dims, 1])
 
@@ -74,7 +77,7 @@ class Critic(nn.Module):
 class ActorSAC(nn.Module):
     """A random action that stays in [-1, 1]: tanh of a Gaussian, arXiv:1801.01290 appendix C."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = build_mlp([state_dim, *net_dims, 2 * action_dim])
 
@@ -112,7 +115,7 @@ def init_orthogonal(net: nn.Sequential, last_gain: float) -> nn.Sequential:
 class ActorPPO(nn.Module):
     """A Gaussian around the best action; its std is learned, and the same in every state."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = init_orthogonal(build_mlp([state_dim, *net_dims, action_dim], nn.Tanh), last_gain=0.01)
         self.log_std = nn.Parameter(torch.zeros(action_dim))  # (A,)
@@ -136,7 +139,7 @@ class ActorPPO(nn.Module):
 class ActorDiscretePPO(nn.Module):
     """A probability for every action."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int, action_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int, action_dim: int):
         super().__init__()
         self.net = init_orthogonal(build_mlp([state_dim, *net_dims, action_dim], nn.Tanh), last_gain=0.01)
 
@@ -157,7 +160,7 @@ class ActorDiscretePPO(nn.Module):
 class CriticPPO(nn.Module):
     """What a state is worth under today's policy, V(s)."""
 
-    def __init__(self, net_dims: tuple[int, ...], state_dim: int):
+    def __init__(self, net_dims: Dims, state_dim: int):
         super().__init__()
         self.net = init_orthogonal(build_mlp([state_dim, *net_dims, 1], nn.Tanh), last_gain=1.0)
 

@@ -7,11 +7,12 @@ import time
 
 import numpy as np
 import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
 from agent import AgentBase, ReplayBuffer
 from config import Config
 from env import GymEnv
-from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 
 def train(agent: AgentBase, env: GymEnv) -> list[tuple[int, float]]:
@@ -59,7 +60,7 @@ class Evaluator:
         print("    step  seconds |     avgR    stdR   avgS |     objC      objA")
 
     def evaluate_if_due(self, agent: AgentBase, step: int, logs: tuple[float, float]) -> None:
-        """Every `eval_per_step` steps and at the end: plays, prints a line, saves the policy if it is the best so far."""
+        """Every `eval_per_step` steps and at the end: plays, prints a line, keeps the policy if it is the best yet."""
         if step < min(self.next_step, self.args.break_step):
             return
         self.next_step = step + self.args.eval_per_step

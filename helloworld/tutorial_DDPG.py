@@ -1,6 +1,6 @@
 """DDPG learns Pendulum-v1: a motor that is too weak to lift a pendulum swings it up and holds it there.
 
-    python tutorial_DDPG.py          # AgentSAC in place of AgentDDPG works as it stands
+Run it: python tutorial_DDPG.py. AgentSAC in place of AgentDDPG works as it stands.
 """
 
 from __future__ import annotations

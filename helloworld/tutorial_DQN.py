@@ -1,7 +1,4 @@
-"""DQN learns CartPole-v1: a cart is pushed left or right so that the pole on it stays up.
-
-    python tutorial_DQN.py
-"""
+"""DQN learns CartPole-v1: a cart is pushed left or right so that the pole on it stays up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""PPO learns CartPole-v1 with discrete actions, then Pendulum-v1 with continuous ones.
-
-    python tutorial_PPO.py
-"""
+"""PPO learns CartPole-v1 with discrete actions, then Pendulum-v1 with continuous ones."""
 
 from __future__ import annotations
 
