@@ -673,7 +673,16 @@ class FlatAdam(torch.optim.Optimizer):
 def register_networks() -> None:
     """Lets a bare torch.load('act.pth') build the library's networks without unpickling arbitrary code."""
     local: list[Any] = [c for c in globals().values() if isinstance(c, type) and issubclass(c, nn.Module)]
-    parts = [nn.Sequential, nn.ModuleList, nn.Linear, nn.Identity, nn.Conv2d, nn.Flatten, *ACTIVATIONS.values()]
+    parts = [
+        nn.Sequential,
+        nn.ModuleList,
+        nn.Linear,
+        nn.Identity,
+        nn.Conv2d,
+        nn.Flatten,
+        nn.ReLU,
+        *ACTIVATIONS.values(),
+    ]
     torch.serialization.add_safe_globals(local + parts)
 
 
