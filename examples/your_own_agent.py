@@ -1,6 +1,6 @@
 """Your own algorithm: a subclass that overrides the nouns of the theory which differ. Here soft Q-learning. Minutes.
 
-What there is to override: off-policy `q_value`, `next_value`, `actor_loss`, `td_loss`, `explore_action`; on-policy
+What there is to override: off-policy `q_value`, `next_value`, `actor_loss`, `explore_action`; on-policy
 `policy_loss`, `value`, `returns`. Everything else (replay, targets, masks, saving, resuming) is inherited.
 """
 

@@ -149,7 +149,7 @@ class AgentDQN(AgentBase):
             next_q = self.cri_target.q_values(batch.next_states).amax(dim=1)  # (B,) max_a' Q'(s', a')
             label = batch.rewards + self.args.gamma * batch.undones * next_q  # (B,) y, below eq. 2
         q = self.cri.q_values(batch.states).gather(1, batch.actions[:, None]).squeeze(1)  # (B,) Q(s, a)
-        return F.smooth_l1_loss(q, label), q.mean().detach()  # large errors count linearly, as in Nature 2015
+        return F.mse_loss(q, label), q.mean().detach()
 
 
 class AgentDDPG(AgentBase):

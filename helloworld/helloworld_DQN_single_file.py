@@ -41,7 +41,7 @@ def train_dqn(break_step: int = 80_000, seed: int = 0, gamma: float = 0.98, tau:
                 label = rewards.float() + gamma * undones * q_target(next_states).amax(1)  # (B,)
             q = q_net(states).gather(1, actions[:, None]).squeeze(1)  # (B,) Q(s, a)
             optimizer.zero_grad()
-            F.smooth_l1_loss(q, label).backward()
+            F.mse_loss(q, label).backward()  # eq. 2
             optimizer.step()
             for p_target, p in zip(q_target.parameters(), q_net.parameters(), strict=True):
                 p_target.data.lerp_(p.data, tau)
