@@ -197,7 +197,7 @@ class AgentSAC(AgentDDPG):
     """Soft actor-critic, arXiv:1812.05905. DDPG that is paid for randomness, and trusts the lower of two critics."""
 
     def build_nets(self, net_dims: Dims, state_dim: int, action_dim: int) -> None:
-        self.act = self.act_target = ActorSAC(net_dims, state_dim, action_dim).to(self.device)
+        self.act = self.act_target = ActorSAC(net_dims, state_dim, action_dim).to(self.device)  # it has no slow copy
         self.cri = nn.ModuleList(Critic(net_dims, state_dim, action_dim) for _ in range(2)).to(self.device)
         self.cri_target = deepcopy(self.cri)
         self.log_alpha = torch.zeros((), device=self.device, requires_grad=True)  # (), log of the price of randomness

