@@ -451,6 +451,13 @@ def test_files_of_save_or_load_agent(tmp_path):
         again.save_or_load_agent(str(tmp_path / "nothing"), if_save=False)
 
 
+def test_a_bare_load_of_an_actor_for_images(tmp_path):
+    agent = AgentDQN((8,), (1, 10, 10), 3, gpu_id=-1)
+    agent.save_or_load_agent(str(tmp_path), if_save=True)
+    image = torch.randint(256, (2, 1, 10, 10), dtype=torch.uint8)
+    assert torch.equal(torch.load(tmp_path / "act.pth").q_values(image), agent.act.q_values(image))
+
+
 # --- numbers that go wrong ---
 def test_an_infinite_loss_stops_with_finite_parameters():
     agent, buffer = build(AgentSAC, Clock(), batch_size=8), filled(Clock())
