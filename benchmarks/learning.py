@@ -73,13 +73,15 @@ A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
     "net_dims": (128, 128), "horizon_len": 32, "learning_rate": LinearSchedule(1e-3), "buffer_size": 200_000,
-    "utd": 1.0, "gamma": 0.98,
+    "utd": 1.0, "if_norm_state": True,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
     "gamma": 0.98, "lambda_gae_adv": 0.9,
 }  # fmt: skip
-CARTPOLE_A2C = {"num_envs": 16, "horizon_len": 8, "learning_rate": LinearSchedule(1e-3), "gamma": 0.98}
+CARTPOLE_A2C = {
+    "num_envs": 32, "horizon_len": 16, "learning_rate": LinearSchedule(2e-3), "gamma": 0.98, "if_norm_state": True,
+}  # fmt: skip
 PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128}
 PENDULUM_PPO = {
     "num_envs": 4, "horizon_len": 1024, "batch_size": 64, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,
@@ -111,7 +113,7 @@ BULLET_PPO = {
 TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
-    *(Row("CartPole-v1", agent, 400_000, 10_000, CARTPOLE_A2C) for agent in A2C),
+    *(Row("CartPole-v1", agent, 1_000_000, 20_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
     Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
     Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),

@@ -16,7 +16,7 @@ from torch import Tensor
 from ..device import device_of
 from .mujoco_tasks import ALL, Ant, HalfCheetah, Hopper, made, options_of
 from .single import GymEnv
-from .vector import GymVecEnv
+from .vector import GymVecEnv, SerialEnvs
 
 WARP_TASKS = (HalfCheetah, Hopper, Ant)
 CONTACTS = 32  # of one environment, on average over all; the most that was seen is 10
@@ -58,8 +58,8 @@ class MujocoWarpVecEnv(GymVecEnv):
         except ImportError as error:
             raise ImportError("MujocoWarpVecEnv needs mujoco-warp: pip install elegantrl[warp]") from error
         one, task_class = made(env_name, WARP_TASKS, max_step=max_step, **options)
-        super().__init__(one, one, num_envs, device_of(gpu_id))  # closed together
-        self.mjw, self.wp = mujoco_warp, warp
+        super().__init__(SerialEnvs([one]), device_of(gpu_id))
+        self.num_envs, self.mjw, self.wp = num_envs, mujoco_warp, warp
         unwrapped = one.unwrapped
         with self._scope():
             self.model = mujoco_warp.put_model(unwrapped.model)
