@@ -79,9 +79,7 @@ CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
     "gamma": 0.98, "lambda_gae_adv": 0.9,
 }  # fmt: skip
-CARTPOLE_A2C = {
-    "num_envs": 32, "horizon_len": 16, "learning_rate": LinearSchedule(2e-3), "gamma": 0.98, "if_norm_state": True,
-}  # fmt: skip
+CARTPOLE_A2C = {"num_envs": 32, "horizon_len": 16, "learning_rate": LinearSchedule(2e-3), "if_norm_state": True}
 PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128}
 PENDULUM_PPO = {
     "num_envs": 4, "horizon_len": 1024, "batch_size": 64, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,

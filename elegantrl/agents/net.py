@@ -745,6 +745,7 @@ def register_networks() -> None:
         nn.Identity,
         nn.Conv2d,
         nn.Flatten,
+        nn.ReLU,  # ConvNet's; that of ACTIVATIONS is our own
         *ACTIVATIONS.values(),
     ]
     torch.serialization.add_safe_globals(local + parts)

@@ -42,7 +42,10 @@ class Fixed:
     def __init__(self, batches):
         self.all, self.add_size = batches, len(batches)
 
-    def batches(self, count, batch_size, gamma):
+    def anneal(self, progress):
+        pass
+
+    def batches(self, count, batch_size, gamma, **window):
         assert count == len(self.all)
         return iter(self.all)
 
