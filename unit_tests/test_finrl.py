@@ -172,16 +172,18 @@ def test_paper_trading_sends_the_orders_of_the_trained_policy(
     trading = importlib.import_module("finrl.meta.env_stock_trading.env_stock_papertrading")
 
     act = torch.load("run/act.pth")
-    with torch.no_grad():  # so that it buys, whatever it learned
-        [p for name, p in act.named_parameters() if name.endswith("bias") and p.shape == (STOCKS,)][-1].add_(2.0)
-    torch.save(act, "run/act.pth")
-    torch.save(act.state_dict(), "run/actor.pth")
     state_dim = 3 + 3 * STOCKS + tech.size
     names = ["A", "B", "C"]
     trader = trading.AlpacaPaperTrading(
         *(names, "1D", "elegantrl", "ppo", "run", net_dim, state_dim, STOCKS, "key", "secret", "url", ["macd"]),
         max_stock=1000,
     )
+    with torch.no_grad():
+        for name, weight in act.named_parameters():
+            loaded = trader.act.get_parameter(name)
+            assert torch.equal(loaded, weight)
+            if name.endswith("bias") and weight.shape == (STOCKS,):  # the last layer's: so that it buys
+                loaded.add_(2.0), weight.add_(2.0)
     trader.trade()
     with torch.no_grad():
         action = (act(torch.as_tensor(trader.get_state())[None])[0].numpy() * trader.max_stock).astype(int)
