@@ -111,7 +111,7 @@ BULLET_PPO = {
 TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
-    *(Row("CartPole-v1", agent, 1_000_000, 20_000, CARTPOLE_A2C) for agent in A2C),
+    *(Row("CartPole-v1", agent, 2_000_000, 40_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
     Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
     Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),
