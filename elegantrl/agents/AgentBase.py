@@ -350,12 +350,15 @@ class AgentBase:
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
         """The next rollout starts here, at the states (N, S) that a reset returned."""
-        self.last, self.return_carry = Record.of(state, info), None
+        self.cut()
+        self.last = Record.of(state, info)
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
 
-    def cut(self, columns: Tensor) -> None:
-        """The next rollout does not continue these environments (n,), although the others' go on."""
-        if self.return_carry is not None:
+    def cut(self, columns: Tensor | None = None) -> None:
+        """The next rollout does not continue these environments (n,), or any."""
+        if columns is None:
+            self.return_carry = None
+        elif self.return_carry is not None:
             self.return_carry[columns] = 0.0
 
     @property

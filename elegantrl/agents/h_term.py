@@ -263,11 +263,7 @@ class WithHTerm(Base):
         self.observers.append(self.h_term.observe)
         self.policy_step = self.h_term.step
 
-    def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
-        super().begin(state, info)
-        self.h_term.cut()
-
-    def cut(self, columns: Tensor) -> None:
+    def cut(self, columns: Tensor | None = None) -> None:
         super().cut(columns)
         self.h_term.cut(columns)
 

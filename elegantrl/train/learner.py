@@ -42,8 +42,7 @@ class Learner:
         columns = columns.to(self.agent.device)
         if self.buffer is not None:
             self.buffer.cut(columns)
-        if self.agent.return_carry is not None:
-            self.agent.return_carry[columns] = 0.0
+        self.agent.cut(columns)
 
     def update(self) -> dict[str, float]:
         """The updates that the newest rollout calls for, then the normalisers. Returns the logged means by name."""

@@ -218,7 +218,7 @@ class PipeWorker(Tally):
         self.wait_for(self.begun)
         self.ended = self.begun
         self.running.zero_()
-        self.agent.return_carry = None
+        self.agent.cut()
         for child, seed in zip(self.children, seeds, strict=True):
             child.seed = seed
             child.send("restart", seed)

@@ -94,6 +94,15 @@ def test_delays_count_over_the_whole_run(agent_class):
         assert equal(before, parameters(agent.cri_target)) == (i % 3 != 0)
 
 
+def test_the_buffer_is_told_of_the_steps_of_a_return_and_of_the_progress():
+    agent, buffer, seen = build(AgentSAC, Clock(), n_step=3, batch_size=8), filled(Clock(), if_use_per=True), []
+    look_ahead = buffer.look_ahead
+    buffer.look_ahead = lambda index, gamma, n_step: seen.append(n_step) or look_ahead(index, gamma, n_step)
+    agent.progress = 0.5
+    update(agent, buffer)
+    assert seen == [3] * 8 and buffer.tree.beta == pytest.approx(0.7)
+
+
 # --- what a critic fits beside its label ---
 def test_cumulative_rewards_are_bootstrapped_by_the_targets():
     """gamma 0.5, episodes of 3 steps that pay 1, cut by time; each state is worth 8 to the target.
