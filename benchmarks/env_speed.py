@@ -17,6 +17,7 @@ import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,17 @@ import gymnasium as gym
 import torch
 
 import elegantrl
+from elegantrl.agents import AgentPPO, AgentSAC
 from elegantrl.envs import MujocoVecEnv, vectorise
+from elegantrl.envs.classic import AcrobotVecEnv, CartPoleVecEnv, PendulumVecEnv
+from elegantrl.train.config import Config
+from elegantrl.train.run import build_agent
+from elegantrl.train.worker import Worker
 
 torch.set_num_threads(1)
 
 RESULTS = Path(__file__).resolve().parent / "results"
+ROLLOUT = 32  # steps of each environment in a rollout of a Worker
 POOL = 16  # sets of random actions that the sides play in a circle
 
 Step = Callable[[], int]  # steps all environments once; how many did more than to reset themselves
@@ -96,6 +103,42 @@ def gym_loop(task: str, num_envs: int) -> Row:
     return Row("gym", task, num_envs, "`vectorise` in a loop", "`SyncVectorEnv`", make, peer)
 
 
+def tensor(env_class: Any, task: str, num_envs: int, mode: str = "sync", at_least: float = 0.0) -> Row:
+    against = "`CartPoleVectorEnv`" if mode == "vector_entry_point" else "`SyncVectorEnv`"
+    make = lambda: ours(env_class(num_envs=num_envs))  # noqa: E731
+    peer = lambda: theirs(gym.make_vec(task, num_envs, vectorization_mode=mode))  # noqa: E731
+    return Row("tensor", task, num_envs, f"`{env_class.__name__}`", against, make, peer, at_least)
+
+
+def collected(agent_class: Any, env_class: Any, num_envs: int, if_worker: bool, settings: dict[str, Any]) -> Step:
+    """A rollout of ROLLOUT steps by a Worker, or by its policy alone on its environment."""
+    args = Config(agent_class, env_class, {"num_envs": num_envs}, horizon_len=ROLLOUT, **settings)
+    env, agent = env_class(num_envs=num_envs), build_agent(args)
+    worker = Worker(env, agent, args)
+    worker.restart(seed=0)
+    state, _ = env.reset(seed=0)
+
+    @torch.no_grad()
+    def bare() -> int:
+        nonlocal state
+        for _ in range(ROLLOUT):
+            action = agent.explore_action(state)
+            state, *_ = env.step(action if agent.if_off_policy else action[0])
+        return ROLLOUT * num_envs
+
+    def explore() -> int:
+        worker.explore()
+        return ROLLOUT * num_envs
+
+    return explore if if_worker else bare
+
+
+def worker(agent_class: Any, env_class: Any, at_least: float = 0.0, **settings: Any) -> Row:
+    make, peer = (partial(collected, agent_class, env_class, 1024, side, settings) for side in (True, False))
+    task = f"{env_class.__name__}, {agent_class.__name__} {settings.get('net_dims', agent_class.net_dims)}"
+    return Row("worker", task, 1024, "`Worker.explore`", "policy and environment", make, peer, at_least)
+
+
 ROWS = [
     mujoco("Hopper-v5", 64, at_least=2.0),
     mujoco("HalfCheetah-v5", 64, at_least=2.0),
@@ -105,6 +148,12 @@ ROWS = [
     mujoco("Ant-v5", 64),
     mujoco("Humanoid-v5", 64),
     gym_loop("CartPole-v1", 4),
+    tensor(CartPoleVecEnv, "CartPole-v1", 4096, "vector_entry_point", at_least=1.0),
+    tensor(PendulumVecEnv, "Pendulum-v1", 64),
+    tensor(AcrobotVecEnv, "Acrobot-v1", 64),
+    worker(AgentPPO, CartPoleVecEnv, at_least=0.85),
+    worker(AgentPPO, CartPoleVecEnv, at_least=0.85, net_dims=(256, 256)),
+    worker(AgentSAC, PendulumVecEnv, at_least=0.85),
 ]
 
 
