@@ -598,9 +598,8 @@ def test_settings_are_not_changed():
 @pytest.mark.parametrize("simulator", ["mjlab", "isaaclab"])
 def test_ppo_balances_a_pole_in_a_real_simulator(simulator: str):
     """ELEGANTRL_MJLAB, ELEGANTRL_ISAACLAB: the Python of a virtual environment by benchmarks/simulators/setup.sh."""
-    if (python := os.environ.get(f"ELEGANTRL_{simulator.upper()}")) is None:
-        pytest.skip(
-            f"needs benchmarks/simulators/setup.sh {simulator} DIR, and ELEGANTRL_{simulator.upper()}=DIR/bin/python"
-        )
+    name = f"ELEGANTRL_{simulator.upper()}"
+    if (python := os.environ.get(name)) is None:
+        pytest.skip(f"needs benchmarks/simulators/setup.sh {simulator} DIR, and {name}=DIR/bin/python")
     root = Path(__file__).parents[2]
     subprocess.run([python, root / "benchmarks/simulators/cartpole.py", simulator], cwd=root, check=True)
