@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
 import sys
 from collections import Counter
 from contextlib import nullcontext
@@ -590,3 +592,14 @@ def test_settings_are_not_changed():
     before = {**env_args, "vector_kwargs": dict(env_args["vector_kwargs"])}
     build_env("Pendulum-v1", env_args)
     assert env_args == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("simulator", ["mjlab", "isaaclab"])
+def test_ppo_balances_a_pole_in_a_real_simulator(simulator: str):
+    """ELEGANTRL_MJLAB, ELEGANTRL_ISAACLAB: the Python of a virtual environment by benchmarks/simulators/setup.sh."""
+    name = f"ELEGANTRL_{simulator.upper()}"
+    if (python := os.environ.get(name)) is None:
+        pytest.skip(f"needs benchmarks/simulators/setup.sh {simulator} DIR, and {name}=DIR/bin/python")
+    root = Path(__file__).parents[2]
+    subprocess.run([python, root / "benchmarks/simulators/cartpole.py", simulator], cwd=root, check=True)
