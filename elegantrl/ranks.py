@@ -37,6 +37,10 @@ class OneRank:
         """Rank 0's value, which can be pickled, on every rank."""
         return value
 
+    def any(self, is_so: bool) -> bool:
+        """Whether it is so on any rank."""
+        return is_so
+
     def equal(self, tensors: Sequence[Tensor]) -> None:
         """Gives rank 0's values to the tensors of all, in place."""
 
@@ -93,9 +97,13 @@ class Ranks(OneRank):
         self.together(dist.broadcast_object_list, box, src=0, device=torch.device("cpu"))
         return box[0]
 
+    def any(self, is_so: bool) -> bool:
+        return bool(self.sum(torch.tensor(float(is_so))) > 0)
+
     def equal(self, tensors: Sequence[Tensor]) -> None:
         for x in tensors:
             self.together(dist.broadcast, x.detach(), src=0)
 
     def close(self) -> None:
-        dist.destroy_process_group()
+        if dist.is_initialized():
+            dist.destroy_process_group()

@@ -217,7 +217,8 @@ class ReplayBuffer:
         if state["rows"] != self.rows or state["head"].shape != self.head.shape:
             raise ValueError(
                 f"The saved buffer has {len(state['head'])} sequences of {state['rows']} rows, this one has "
-                f"{self.num_seqs} of {self.rows}: keep buffer_size and num_envs, or start without the buffer."
+                f"{self.num_seqs} of {self.rows}: keep buffer_size, num_envs and num_workers, or start "
+                "without the buffer."
             )
         for name, saved in state["columns"].items():
             if name not in self.columns:

@@ -116,7 +116,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
-            while self.ranks.agree(buffer.cur_size < rows):
+            while self.ranks.any(buffer.cur_size < rows):
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
@@ -238,14 +238,16 @@ class ProcessRun(Run):
     """The same run with Workers and Evaluator in processes of their own, and the Learner in this one."""
 
     def build_parts(self) -> None:
-        args, learners = self.args, self.ranks.size
-        self.threads = own_threads(args, processes=learners * (1 + args.num_workers) + 1)
-        torch.set_num_threads(self.threads)
-        with closing(build_vec_env(args.for_children())) as env:
-            first_id = self.ranks.rank * args.num_workers
-            self.worker = PipeWorker(env, self.agent, args.for_children(), self.threads, self.say, self.cut, first_id)
-        self.learner = Learner(self.agent, args, num_envs=len(self.worker.running))
-        self.evaluator = self.evaluator_of(lambda: EvaluatorProc(args, self.agent, self.threads))
+        args, workers = self.args, self.args.num_workers
+        self.threads = threads = own_threads(args, processes=self.ranks.size * (1 + workers) + 1)
+        torch.set_num_threads(threads)
+        twin = args.for_children()
+        with closing(build_vec_env(twin)) as env:
+            first_id = self.ranks.rank * workers
+            self.worker = PipeWorker(env, self.agent, twin, threads, self.say, self.cut, first_id)
+        args.__dict__["num_envs"] = twin.num_envs  # which the environment may have said
+        self.learner = Learner(self.agent, args, num_envs=workers * args.num_envs)
+        self.evaluator = self.evaluator_of(lambda: EvaluatorProc(args, self.agent, threads))
 
     def say(self, text: str) -> None:
         self.console.line(text)
@@ -269,7 +271,7 @@ class ProcessRun(Run):
 def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with own_settings(args, ranks.size):
+    with closing(ranks), own_settings(args, ranks.size):
         run = kind(args, ranks)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
