@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from elegantrl import Config, build_env, train_agent
 from elegantrl.agents import AgentDQN, AgentPPO
-from elegantrl.envs import GymEnv, SingleEnv, TensorEnv, vectorise
+from elegantrl.envs import GymEnv, SingleEnv, TensorEnv, check_vec_env, vectorise
 from elegantrl.envs.classic import (
     AcrobotVecEnv,
     CartPoleVecEnv,
@@ -145,6 +145,11 @@ def test_a_saved_state_continues_bit_for_bit(env_class):
         action = random_action(env)
         for x, y in zip(env.step(action)[:4], other.step(action)[:4], strict=True):
             assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize("env_class", BUILT_IN)
+def test_the_conformance_kit_finds_nothing(env_class):
+    check_vec_env(env_class(num_envs=4), steps=300)
 
 
 class Watch(TorchDispatchMode):
