@@ -12,7 +12,11 @@ import torch
 from torch import Tensor
 
 from elegantrl import check_vec_env
-from elegantrl.envs import ActionCodec, vectorise
+from elegantrl.envs import ActionCodec, classic, vectorise
+from elegantrl.envs.CustomGymEnv import PendulumEnv
+from elegantrl.envs.pixels import CatchVecEnv
+from elegantrl.envs.PointChasingEnv import PointChasingDiscreteVecEnv, PointChasingEnv, PointChasingVecEnv
+from elegantrl.envs.StockTradingEnv import StockTradingEnv, StockTradingVecEnv
 from unit_tests.tasks import Clock
 
 
@@ -329,3 +333,16 @@ def test_gymnasiums_tasks_pass(env_id: str, num_envs: int):
 @pytest.mark.parametrize("autoreset", ["next_step", "same_step"])
 def test_a_task_without_chance_passes(autoreset: str):
     check_vec_env(Clock(autoreset=autoreset))
+
+
+BUILT_IN = [
+    *(classic.CartPoleVecEnv, classic.PendulumVecEnv, classic.MountainCarContinuousVecEnv, classic.AcrobotVecEnv),
+    *(classic.LQRVecEnv, PointChasingVecEnv, PointChasingDiscreteVecEnv, CatchVecEnv, StockTradingVecEnv),
+    *(PointChasingEnv, StockTradingEnv, PendulumEnv, "Hopper-v5"),
+]
+
+
+@pytest.mark.parametrize("env_class", BUILT_IN)
+def test_built_in_environments_pass(env_class: Any):
+    num_envs = 1 if env_class in (PointChasingEnv, StockTradingEnv) else 3
+    check_vec_env(vectorise(env_class, None, num_envs), steps=30)
