@@ -6,10 +6,9 @@ what to look at is the spread between seeds, docs/tutorials/h_term.md says why.
 
 from __future__ import annotations
 
-from quick import IS_QUICK, quick
-
 from elegantrl import Config, LinearSchedule, train_agent
 from elegantrl.agents import AgentPPO
+from quick import IS_QUICK, quick
 
 
 def main() -> None:

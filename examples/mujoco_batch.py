@@ -8,10 +8,10 @@ from __future__ import annotations
 import time
 
 import torch
-from quick import quick
 
 from elegantrl import Config, LinearSchedule, build_env, train_agent
 from elegantrl.agents import AgentPPO
+from quick import quick
 
 
 def steps_per_second(**env_args) -> float:
@@ -27,7 +27,9 @@ def steps_per_second(**env_args) -> float:
 
 
 def main() -> None:
-    print(f"in batches: {steps_per_second():,.0f} steps a second; one by one: {steps_per_second(if_batched=False):,.0f}")
+    print(
+        f"in batches: {steps_per_second():,.0f} steps a second; one by one: {steps_per_second(if_batched=False):,.0f}"
+    )
     args = Config(AgentPPO, "Hopper-v5", num_envs=32, break_step=1_000_000, eval_per_step=50_000)
     args.horizon_len, args.batch_size, args.repeat_times = 64, 256, 10
     args.learning_rate = LinearSchedule(1e-3)

@@ -21,10 +21,10 @@ with contextlib.suppress(ImportError):
 
 import gymnasium as gym
 import torch
-from quick import quick
 
 from elegantrl import Config, train_agent
 from elegantrl.agents import AgentPPO
+from quick import quick
 
 GPU = 0 if torch.cuda.is_available() else -1
 

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import torch
-from quick import quick
 from torch import Tensor
 
 from elegantrl import Config, train_agent
 from elegantrl.agents import AgentPPO
 from elegantrl.envs import TensorEnv
+from quick import quick
 
 
 class Juggle(TensorEnv):
