@@ -13,7 +13,7 @@ def quick(args: Config) -> Config:
     """The run as it is, or a trial of it, which shows that everything works and not that anything is learned."""
     if IS_QUICK:
         rollout = 16 * args.num_envs  # environment steps
-        args.net_dims, args.horizon_len, args.batch_size = (16,), 16, 16
+        args.net_dims, args.horizon_len, args.batch_size = (16,), 16, max(16, rollout // 4)
         args.break_step, args.eval_per_step, args.eval_times, args.save_gap = 6 * rollout, 2 * rollout, 2, 1
         if args.if_off_policy:
             args.buffer_init_size, args.utd = rollout, min(args.utd, 1 / args.num_envs)

@@ -23,7 +23,6 @@ NAMES = {
     "tutorial_LunarLanderContinuous_v3",
     "tutorial_helloworld_DQN_DDPG_PPO",
 }
-EXECUTED = {"quickstart_Pendulum_v1", "tutorial_Creating_ChasingVecEnv", "tutorial_helloworld_DQN_DDPG_PPO"}
 
 
 def printed(cell) -> str:
@@ -58,14 +57,14 @@ def test_what_is_stored(path: Path):
     assert not re.search(r"/(home|root|tmp|work|usr)/", text), "a path of somebody's machine"
     found = [output for cell in notebook.cells for output in cell.get("outputs", [])]
     assert not any(output.output_type == "error" or output.get("name") == "stderr" for output in found)
-    if path.stem in EXECUTED:
+    if found:  # nothing, or a run in full
         told = record(notebook)
         assert not told["quick"] and re.fullmatch(r"[0-9a-f]{7,}", told["commit"])
         assert any("image/png" in output.get("data", {}) for output in found)
         counts = [cell.execution_count for cell in notebook.cells if cell.cell_type == "code"]
         assert counts == list(range(1, len(counts) + 1)), "run from top to bottom, once"
     else:
-        assert not found and "**Time:" in text
+        assert "**Time:" in text
 
 
 @pytest.mark.slow
