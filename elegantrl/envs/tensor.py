@@ -1,0 +1,170 @@
+"""The base of environments that are tensors on one device, thousands at once: subclass it to make your own.
+
+Letters: N environments, W world, S state, A action.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import gymnasium as gym
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from ..device import device_of
+from .spaces import ActionCodec
+
+
+def columns(*parts: Tensor) -> Tensor:
+    """Numbers of each environment, (N,) each, side by side: (N, W), each column contiguous (10 times `stack`'s speed)."""
+    return torch.stack(parts).T
+
+
+class TensorEnv:
+    """N copies of a task under the vector contract (DESIGN.md section 3), with same-step auto-reset.
+
+    A subclass states its dims and three methods, each for all N environments at once:
+
+        class Walk(TensorEnv):  # a step to the left or right; +-1 is the end
+            state_dim, action_dim, if_discrete, max_step = 1, 2, True, 100
+
+            def fresh(self):
+                return self.uniform(-0.5, 0.5, 1)
+
+            def advance(self, world, action):
+                world = world + 0.1 * (2 * action[:, None] - 1)
+                return world, (world > 1).any(-1).float(), (world.abs() > 1).any(-1)
+
+            def observe(self, world):
+                return world
+
+    The methods return new tensors of fixed shapes, and neither loop over environments nor look at a value (`if`,
+    `.item()`, boolean indexing): then a step never makes the host wait, and a CUDA graph can hold it. What is random
+    comes from `uniform` and `normal`. Attributes that the methods need are set before `super().__init__`.
+
+    gpu_id: -1 is the CPU. max_step: steps (None: the class's own). dtype: of the world; float64 is for comparisons.
+    """
+
+    autoreset: ClassVar[str] = "same_step"
+    state_dtype: torch.dtype = torch.float32
+    state_dim: int | tuple[int, ...]
+    action_dim: int  # A, or the number of actions
+    if_discrete: bool = False
+    max_step: int  # steps after which an episode is truncated
+
+    def __init__(
+        self, num_envs: int = 64, gpu_id: int = -1, max_step: int | None = None, dtype: torch.dtype = torch.float32
+    ):
+        self.env_name = type(self).__name__
+        self.num_envs, self.device, self.dtype = num_envs, device_of(gpu_id), dtype
+        self.max_step = max_step or self.max_step
+        self.codec = ActionCodec.plain(self.action_dim, self.if_discrete)
+        self.generator = torch.Generator(self.device)
+        self.generator.seed()
+        self.steps = torch.zeros(num_envs, dtype=torch.int32, device=self.device)  # of the episodes under way
+        self.world = self.fresh()
+
+    # what a subclass says
+
+    def fresh(self) -> Tensor:
+        """The world at the start of N new episodes, (N, W)."""
+        raise NotImplementedError(f"{type(self).__name__} must define fresh() -> world (N, W).")
+
+    def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The world one step later (N, W), reward (N,), and whether the task itself ended (N,) bool.
+
+        action: (N, A) in [-1, 1], or (N,) long. Neither argument may be changed in place.
+        """
+        raise NotImplementedError(f"{type(self).__name__} must define advance(world, action).")
+
+    def observe(self, world: Tensor) -> Tensor:
+        """What the policy sees of a world, (N, W) -> (N, S)."""
+        raise NotImplementedError(f"{type(self).__name__} must define observe(world) -> state (N, S).")
+
+    def uniform(self, low: float, high: float, *size: int) -> Tensor:
+        """Independent draws for each environment, (N, *size)."""
+        return self._empty(size).uniform_(low, high, generator=self.generator).movedim(-1, 0)
+
+    def normal(self, mean: float, std: float, *size: int) -> Tensor:
+        """Independent draws for each environment, (N, *size)."""
+        return self._empty(size).normal_(mean, std, generator=self.generator).movedim(-1, 0)
+
+    def _empty(self, size: tuple[int, ...]) -> Tensor:
+        """(*size, N): columns are contiguous, as in `columns`."""
+        return torch.empty(*size, self.num_envs, dtype=self.dtype, device=self.device)
+
+    # the contract
+
+    def reset(self, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
+        """N new episodes: states (N, S). seed: of everything that is random from here on."""
+        if seed is not None:
+            self.generator.manual_seed(seed)
+        self.world.copy_(world := self.fresh())
+        self.steps.zero_()
+        return self._state(world), {}
+
+    def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        """State (N, S), reward (N,) float32, terminal (N,) bool, truncate (N,) bool; info["final_obs"] (N, S).
+
+        Where an episode ended the state is the next one's first, and `final_obs` the true successor, as in all rows.
+        """
+        expected = (self.num_envs,) if self.if_discrete else (self.num_envs, self.action_dim)
+        if action.shape != expected:
+            raise ValueError(f"{self.env_name} expects actions {expected} and got shape {tuple(action.shape)}")
+        if not self.if_discrete:
+            action = action.to(self.dtype).clamp(-1, 1)
+        world, reward, terminal = self.advance(self.world, action)
+        steps = self.steps + 1
+        truncate = steps >= self.max_step
+        done = terminal | truncate
+        final = self._state(world)
+        world = torch.where(done[:, None], self.fresh(), world)  # always N new starts, so that shapes are fixed
+        self.world.copy_(world)  # in place, so that addresses are fixed
+        torch.mul(steps, ~done, out=self.steps)
+        return self._state(world), reward.float(), terminal, truncate, {"final_obs": final}
+
+    def _state(self, world: Tensor) -> Tensor:
+        return self.observe(world).to(self.state_dtype)
+
+    def get_state(self) -> dict[str, Tensor]:
+        """All that decides what comes next, as new tensors: `world` (N, W), `steps` (N,), `generator`."""
+        return {"world": self.world.clone(), "steps": self.steps.clone(), "generator": self.generator.get_state()}
+
+    def set_state(self, state: Mapping[str, Tensor]) -> Tensor:
+        """Goes back to what `get_state` gave; returns the states (N, S) there."""
+        self.world.copy_(state["world"])
+        self.steps.copy_(state["steps"])
+        self.generator.set_state(state["generator"])
+        return self._state(self.world.clone())
+
+    def close(self) -> None:
+        """Nothing to release: part of the contract."""
+
+
+class SingleEnv(gym.Env):
+    """One environment of a TensorEnv with Gymnasium's interface, in NumPy. vec: a TensorEnv with num_envs=1."""
+
+    def __init__(self, vec: TensorEnv):
+        self.vec, self.num_envs, self.env_name, self.max_step = vec, 1, type(self).__name__, vec.max_step
+        self.state_dim, self.action_dim, self.if_discrete = vec.state_dim, vec.action_dim, vec.if_discrete
+        shape = (vec.state_dim,) if isinstance(vec.state_dim, int) else vec.state_dim
+        is_image = vec.state_dtype == torch.uint8
+        low, high, dtype = (0, 255, np.uint8) if is_image else (-np.inf, np.inf, np.float32)
+        self.observation_space = gym.spaces.Box(low, high, shape, dtype)
+        self.action_space = vec.codec.to_space()
+        self._next: Tensor | None = None  # the first state of the episode that the vector environment began by itself
+
+    def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[NDArray, dict[str, Any]]:
+        state = self._next
+        if state is None or seed is not None:
+            state, _ = self.vec.reset(seed)
+        self._next = None
+        return state[0].numpy(), {}
+
+    def step(self, action: Any) -> tuple[NDArray, float, bool, bool, dict[str, Any]]:
+        state, reward, terminal, truncate, info = self.vec.step(torch.as_tensor(np.asarray(action))[None])
+        self._next = state if bool(terminal | truncate) else None
+        return info["final_obs"][0].numpy(), float(reward), bool(terminal), bool(truncate), {}
