@@ -7,6 +7,11 @@ from .AgentDQN import AgentD3QN, AgentDoubleDQN, AgentDQN, AgentDuelingDQN
 from .AgentPPO import AgentDiscretePPO, AgentPPO
 from .AgentSAC import AgentModSAC, AgentSAC
 from .AgentTD3 import AgentTD3
+from .MAgentMADDPG import AgentMADDPG
+from .MAgentMAPPO import AgentMAPPO
+from .MAgentMATD3 import AgentMATD3
+from .MAgentQMix import AgentQMix
+from .MAgentVDN import AgentVDN
 
 __all__ = [
     "AgentBase",
@@ -24,4 +29,9 @@ __all__ = [
     "AgentA2C",
     "AgentDiscretePPO",
     "AgentDiscreteA2C",
+    "AgentQMix",
+    "AgentVDN",
+    "AgentMADDPG",
+    "AgentMATD3",
+    "AgentMAPPO",
 ]

@@ -24,13 +24,14 @@ def _names(text: str) -> frozenset[str]:
 # Bounds are for the library's own names: a user's own setting may be negative, or infinite.
 POSITIVE = _names(
     "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
-    "target_delay num_ensembles alpha_init adam_eps"
+    "target_delay num_ensembles alpha_init adam_eps seq_len mixing_dim gumbel_tau"
 )
 NOT_NEGATIVE = _names(
     "gamma learning_rate clip_grad_norm state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "
     "lambda_gae_adv lambda_entropy target_kl explore_rate explore_noise_std policy_noise_std policy_noise_clip "
     "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
-    "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag"
+    "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag rnn_dim burn_in lambda_logit "
+    "num_agents global_dim"
 )
 SHARES = _names("gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta")  # to 1
 LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..trajectory import Trajectory
+from ..trajectory import Trajectory, widen
 
 
 class EnvironmentFault(RuntimeError):
@@ -84,6 +84,7 @@ class Worker:
             self.check_finite(tr)  # a NaN that went before is the cause, not the exception that came of it
             raise
         self.check_finite(tr)
+        self.check_masks(tr)
         self.count(tr)
         return tr
 
@@ -101,9 +102,24 @@ class Worker:
                     f"rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
                 )
 
+    def check_masks(self, tr: Trajectory) -> None:
+        """Raises EnvironmentFault where a mask allows nothing although an action is used."""
+        if tr.action_mask is not None:
+            stuck = ~tr.action_mask[:-1].any(-1)  # (T, N) or (T, N, M)
+            stuck &= widen(self.is_step(tr), stuck)
+            if tr.alive is not None:
+                stuck &= tr.alive[:-1]
+            if bool(stuck.any()):
+                t, n, *agent = stuck.nonzero()[0].tolist()
+                whose = f" of agent {agent[0]}" if agent else ""
+                raise EnvironmentFault(
+                    f"{self.env.env_name} returned an action_mask{whose} that allows no action at step "
+                    f"{int(self.steps_before(t)[n])} of environment {n}: allow at least one where an action is used"
+                )
+
     def is_step(self, tr: Trajectory) -> Tensor:
         """Where an environment did not only reset itself, (T, N) bool."""
-        return tr.unmasks if self.env.autoreset == "next_step" else torch.ones_like(tr.unmasks)
+        return tr.of_environments(tr.unmasks) if self.env.autoreset == "next_step" else torch.ones_like(tr.dones)
 
     def steps_before(self, row: int) -> Tensor:
         """Steps of each environment before a row of this rollout, (N,) on the CPU."""
@@ -115,10 +131,10 @@ class Worker:
         self.steps += (new_steps := self.is_step(tr).sum(0).cpu())
         steps = int(new_steps.sum())
         self.total_step += steps
-        self.reset_rows += tr.unmasks.numel() - steps
-        self.reward_sum += float(tr.rewards.sum())
+        self.reset_rows += tr.dones.numel() - steps
+        rewards, dones = tr.of_environments(tr.rewards).cpu().double(), tr.dones.cpu()
+        self.reward_sum += float(rewards.sum())
         self.reward_count += steps
-        rewards, dones = tr.rewards.cpu().double(), tr.dones.cpu()
         step = torch.arange(1, tr.horizon + 1)[:, None]
         last_end = (dones * step).amax(0)  # (N,), 0 where no episode ended
         total = self.running + rewards.sum(0)
