@@ -136,7 +136,7 @@ class Trajectory(Record):
     dones: Tensor  # (T, N) bool, an episode ended here; for the log, never read by an update
     logprobs: Tensor | None = None  # (T, N), on-policy
     bootstraps: Tensor | None = None  # (T, N), gamma V(final) of rows that a time limit ended, on-policy, 'same_step'
-    hidden: Tensor | None = None  # (N, ..., H), what a recurrent agent remembered at row 0
+    hidden: Tensor | None = None  # (1, N, ..., H), what a recurrent agent remembered at row 0
 
     @property
     def horizon(self) -> int:
@@ -162,10 +162,12 @@ class Trajectory(Record):
         if_bootstrap: bool = False,
         team: tuple[int, ...] = (),
         if_team_reward: bool = False,
+        rnn_dim: int = 0,
     ) -> Trajectory:
         """Tensors for `horizon` steps of the environments that returned `first` (N, ...).
 
-        team: (M,), or () for one agent. if_team_reward: rewards, undones and unmasks have no agent axis.
+        team: (M,), or () for one agent. if_team_reward: rewards, undones and unmasks have no agent axis. rnn_dim: H of
+        a recurrent agent.
         """
         each = () if if_team_reward else team
         num, device = first.states.shape[0], first.states.device
@@ -181,6 +183,7 @@ class Trajectory(Record):
             dones=empty(dtype=torch.bool),
             logprobs=empty(*team) if if_logprob else None,
             bootstraps=empty(*each) if if_bootstrap else None,
+            hidden=torch.zeros(1, num, *team, rnn_dim, device=device) if rnn_dim else None,
         )
 
     def put(self, t: int, record: Record) -> None:

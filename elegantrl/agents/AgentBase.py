@@ -360,6 +360,7 @@ class AgentBase:
             if_bootstrap=on_policy and env.autoreset == "same_step",
             team=(self.num_agents,) if self.num_agents else (),
             if_team_reward=self.if_team_reward,
+            rnn_dim=self.rnn_dim,
         )
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
@@ -408,7 +409,8 @@ class AgentBase:
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
-        tr.hidden = self.hidden
+        if tr.hidden is not None:
+            tr.hidden.copy_(self.hidden)  # of a row that is the first, (N, ..., H) into (1, N, ..., H)
         never = torch.zeros_like(self.last_done)
         for t in range(tr.horizon):
             tr.put(t, self.last)
@@ -727,13 +729,15 @@ class AgentOnPolicy(AgentBase):
         alive = None if tr.alive is None else tr.alive[:-1]
         weight, keeps, hidden = loss_weight(tr.unmasks, alive), None, None
         seen = tr
-        if tr.hidden is not None:
+        if self.rnn_dim:
             if tr.horizon % length:
                 raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
-            memories, _ = self.act.remember(tr.states.transpose(0, 1), tr.hidden, tr.keeps.transpose(0, 1))
+            first = None if tr.hidden is None else tr.hidden[0]
+            memories, _ = self.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))
             memories, keeps = memories.transpose(0, 1), tr.keeps  # (T + 1, N, ..., H)
-            before = memories[:-1] * widen(keeps, memories)
-            hidden = torch.cat([tr.hidden[None], before[length - 1 : -1 : length]]).flatten(0, 1)
+            before = torch.zeros_like(memories[:-1]) if first is None else first.expand_as(memories[:-1]).clone()
+            before[1:] = memories[:-2] * widen(keeps[:-1], memories)
+            hidden = before[::length].flatten(0, 1)
             seen = replace(tr, states=memories)
         advantages, returns = self.returns(seen)
         self.value_norm.watch(returns.flatten(), weight.flatten())

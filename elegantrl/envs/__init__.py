@@ -1,6 +1,7 @@
 """What is learned from: adapters to the vector contract, and built-in tasks. Imports nothing of agents or train."""
 
 from .check import check_env
+from .multi import TeamVecEnv
 from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
 from .spaces import ActionCodec
 from .vector import GymVecEnv, as_vec_env, vectorise
@@ -10,6 +11,7 @@ __all__ = [
     "ActionCodec",
     "GymEnv",
     "GymVecEnv",
+    "TeamVecEnv",
     "as_vec_env",
     "check_env",
     "is_instance",

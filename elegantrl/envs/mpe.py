@@ -124,7 +124,11 @@ class SimpleSpeakerListener(TeamEnv):
         velocity = velocity * (1 - DAMPING) + push(action[:, 1], self.if_discrete) * DT
         target = (landmark.unflatten(1, (3, 2)) * goal[..., None]).sum(1)
         reward = -(place - target).square().sum(-1, keepdim=True).expand(-1, 2)
-        return torch.cat([place, velocity, landmark, word, goal], 1), reward, torch.zeros_like(self.steps, dtype=torch.bool)
+        return (
+            torch.cat([place, velocity, landmark, word, goal], 1),
+            reward,
+            torch.zeros_like(self.steps, dtype=torch.bool),
+        )
 
     def observe(self, world: Tensor) -> Tensor:
         place, velocity, landmark, word, goal = world.split([2, 2, 6, 3, 3], 1)

@@ -154,7 +154,9 @@ class Battle(TeamEnv):
         shoots = (nearest <= self.enemy_reach) & (foe_health > 0)
         hits = torch.nn.functional.one_hot(target, self.num_agents) * shoots[..., None]
         new_health = (health - self.damage * hits.sum(1)).clamp(min=0)
-        step = away.gather(2, target[..., None, None].expand(-1, -1, 1, 2)).squeeze(2) / nearest[..., None].clamp(min=1e-6)
+        step = away.gather(2, target[..., None, None].expand(-1, -1, 1, 2)).squeeze(2) / nearest[..., None].clamp(
+            min=1e-6
+        )
         goes = ~shoots & (foe_health > 0)
 
         place = (place + self.speed * self.moves[action]).clamp(-1, 1)
@@ -169,7 +171,15 @@ class Battle(TeamEnv):
         place, health, foe_place, foe_health = self.parts(world)
         to_foe = foe_place[:, None] - place[:, :, None]  # (N, M, E, 2)
         far = to_foe.norm(dim=-1)
-        foe = torch.cat([to_foe, far[..., None], (far <= self.reach)[..., None], foe_health[:, None, :, None].expand(-1, self.num_agents, -1, 1)], -1)
+        foe = torch.cat(
+            [
+                to_foe,
+                far[..., None],
+                (far <= self.reach)[..., None],
+                foe_health[:, None, :, None].expand(-1, self.num_agents, -1, 1),
+            ],
+            -1,
+        )
         foe = foe * ((far <= self.sight) & (foe_health > 0)[:, None])[..., None]
         to_friend = place[:, self.others] - place[:, :, None]  # (N, M, M - 1, 2)
         near = to_friend.norm(dim=-1)
