@@ -54,6 +54,10 @@ class AgentVDN(TeamAgent, AgentDoubleDQN):
             batch = replace(batch, weight=batch.weight * has_loss)
         return super().critic_objective(batch)
 
+    def td_loss(self, td: Tensor) -> Tensor:
+        """Squared, 1803.11485 eq. 6."""
+        return td.square()
+
     def q_value(self, batch: Batch) -> Tensor:
         """Q_tot(s, a) = sum_m Q_m(s_m, a_m), section 3."""
         q = self.cri.q_values(self.recalled(self.cri, batch).states).gather(-1, batch.actions[..., None]).squeeze(-1)

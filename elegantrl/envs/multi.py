@@ -77,6 +77,7 @@ class TeamVecEnv:
         self.global_dim, self.codec = one.global_dim, ActionCodec.plain(one.action_dim, one.if_discrete)
         self.ended = [False] * self.num_envs  # these are reset by the next step
         self.steps = [0] * self.num_envs
+        self.no_reward: NDArray = np.zeros(0)  # in the shape of rewards, (M,) or ()
 
     def reset(self, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
         """seed: each environment gets one of its own that derives from it."""
@@ -93,21 +94,19 @@ class TeamVecEnv:
         for i, team in enumerate(self.teams):
             if self.ended[i]:
                 state, info = team.reset(None)
-                row: Step = (state, None, False, False, info)
+                row: Step = (state, self.no_reward, False, False, info)
                 self.ended[i], self.steps[i] = False, 0
             else:
                 state, reward, terminal, truncate, info = team.step(actions[i])
                 self.steps[i] += 1
                 truncate = not terminal and (truncate or self.steps[i] >= self.max_step)
-                row = (state, reward, terminal, truncate, info)
+                row = (state, np.asarray(reward, np.float32), terminal, truncate, info)
+                self.no_reward = np.zeros_like(row[1])
                 self.ended[i] = terminal or truncate
             rows.append(row)
         states, rewards, terminals, truncates, infos = zip(*rows, strict=True)
-        known = next((np.zeros_like(np.asarray(r, np.float32)) for r in rewards if r is not None), None)
-        zero = np.zeros(self.num_agents, np.float32) if known is None else known
-        reward = self._stack([zero if r is None else np.asarray(r, np.float32) for r in rewards])
-        terminal, truncate = (torch.tensor(flags, device=self.device) for flags in (terminals, truncates))
-        return self._stack(states), reward, terminal, truncate, self._info(infos)
+        ends = (torch.tensor(flags, device=self.device) for flags in (terminals, truncates))
+        return self._stack(states), self._stack(rewards), *ends, self._info(infos)
 
     def _stack(self, arrays: Sequence[NDArray]) -> Tensor:
         return torch.from_numpy(np.stack(arrays)).to(self.device)

@@ -92,7 +92,7 @@ class TwoStepGame(TeamEnv):
     state_dim, action_dim, if_discrete, max_step, num_agents, global_dim = 3, 2, True, 2, 2, 3
 
     def fresh(self) -> Tensor:
-        return torch.eye(3, device=self.device)[0].expand(self.num_envs, 3)
+        return torch.eye(3, device=self.device)[:1].repeat(self.num_envs, 1)
 
     def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ends = world[:, 0] == 0
@@ -117,8 +117,8 @@ class Battle(TeamEnv):
     """
 
     if_discrete, max_step = True, 60
-    reach, enemy_reach, sight = 0.6, 0.5, 1.0  # on a square of -1 to 1
-    speed, enemy_speed, damage = 0.15, 0.1, 0.2  # of a step and of a shot; everybody's health is 1
+    reach, enemy_reach, sight = 0.6, 0.6, 1.0  # on a square of -1 to 1
+    speed, enemy_speed, damage = 0.15, 0.1, 0.25  # of a step and of a shot; everybody's health is 1
 
     def __init__(self, num_envs: int = 64, gpu_id: int = -1, num_agents: int = 3):
         self.num_agents = m = num_agents
