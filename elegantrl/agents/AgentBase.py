@@ -181,6 +181,11 @@ class AgentBase:
         shape = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
         return (self.num_agents, *shape) if self.num_agents else shape
 
+    @property
+    def window(self) -> int:
+        """Rows of a sample: 1, or a sequence of rows for an agent with a memory."""
+        return 1
+
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
         """Every hyper-parameter of this agent and its default: the annotated class attributes."""
@@ -409,8 +414,8 @@ class AgentBase:
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
-        if tr.hidden is not None:
-            tr.hidden.copy_(self.hidden)  # of a row that is the first, (N, ..., H) into (1, N, ..., H)
+        if tr.hidden is not None and self.hidden is not None:
+            tr.hidden[0] = self.hidden
         never = torch.zeros_like(self.last_done)
         for t in range(tr.horizon):
             tr.put(t, self.last)
@@ -552,11 +557,6 @@ class AgentOffPolicy(AgentBase):
     def decide(self, trajectory: Trajectory, t: int) -> None:
         record, self.hidden = self.look(trajectory.at(t).seen_on(self.device))
         trajectory.actions[t] = self.explore_action(record.states, record.action_mask)
-
-    @property
-    def window(self) -> int:
-        """Rows of a sample: 1, or a sequence for an agent with a memory."""
-        return 1
 
     def count_updates(self, transitions: int) -> int:
         """Updates after a rollout of so many transitions; the fraction is carried to the next."""
@@ -725,35 +725,41 @@ class AgentOnPolicy(AgentBase):
     @torch.no_grad()
     def rows(self, trajectory: Trajectory) -> Rollout:
         """The trajectory as rows (T * N, ...), or as windows (T * N / L, L, ...), with advantages and returns."""
-        tr, length = trajectory, self.window
-        alive = None if tr.alive is None else tr.alive[:-1]
-        weight, keeps, hidden = loss_weight(tr.unmasks, alive), None, None
-        seen = tr
-        if self.rnn_dim:
-            if tr.horizon % length:
-                raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
-            first = None if tr.hidden is None else tr.hidden[0]
-            memories, _ = self.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))
-            memories, keeps = memories.transpose(0, 1), tr.keeps  # (T + 1, N, ..., H)
-            before = torch.zeros_like(memories[:-1]) if first is None else first.expand_as(memories[:-1]).clone()
-            before[1:] = memories[:-2] * widen(keeps[:-1], memories)
-            hidden = before[::length].flatten(0, 1)
-            seen = replace(tr, states=memories)
+        tr, (seen, windows) = trajectory, self.recalled(trajectory)
+        weight = loss_weight(tr.unmasks, None if tr.alive is None else tr.alive[:-1])
         advantages, returns = self.returns(seen)
         self.value_norm.watch(returns.flatten(), weight.flatten())
         columns = {
             **{name: x[:-1] for name, x in tr.state_like().items()},
-            **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight, "keeps": keeps},
+            **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight},
             "advantages": self.standardised(advantages, weight),
         }
-        if hidden is None:
-            return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None})
-        parts = {name: x.unflatten(0, (-1, length)).transpose(1, 2) for name, x in columns.items() if x is not None}
-        return Rollout(**{name: x.flatten(0, 1) for name, x in parts.items()}, hidden=hidden)
+        if self.rnn_dim:
+            columns["keeps"] = tr.keeps
+            columns = {
+                n: x.unflatten(0, (-1, self.window)).transpose(1, 2) for n, x in columns.items() if x is not None
+            }
+        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None}, hidden=windows)
+
+    def recalled(self, trajectory: Trajectory) -> tuple[Trajectory, Tensor | None]:
+        """The trajectory with what was remembered (T + 1, N, ..., H) in place of states, and what was remembered before
+        each window's first row, (T * N / L, ..., H). Without a memory the trajectory itself, and None.
+        """
+        tr, length = trajectory, self.window
+        if not self.rnn_dim:
+            return tr, None
+        if tr.horizon % length:
+            raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
+        first = None if tr.hidden is None else tr.hidden[0]
+        seen = self.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))[0].transpose(0, 1)
+        before = torch.zeros_like(seen[:-1])
+        if first is not None:
+            before[0] = first
+        before[1:] = seen[:-2] * widen(tr.keeps[:-1], seen)
+        return replace(tr, states=seen), before[::length].flatten(0, 1)
 
     @property
     def window(self) -> int:
-        """Rows of a sample: 1, or a sequence for an agent with a memory."""
         return self.seq_len if self.rnn_dim else 1
 
     def standardised(self, advantages: Tensor, weight: Tensor) -> Tensor:

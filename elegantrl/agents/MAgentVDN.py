@@ -1,4 +1,4 @@
-"""Value decomposition networks, VDN arXiv:1706.05296. state (B, M, S), action (B, M), reward (B,); windows (B, L, ...)."""
+"""VDN, value decomposition networks, arXiv:1706.05296. state (B, M, S), action (B, M), reward (B,)."""
 
 from __future__ import annotations
 

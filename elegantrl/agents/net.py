@@ -88,7 +88,10 @@ class EnsembleMLP(nn.Module):
 
 
 def build_mlp(dims: Dims, activation: str = "relu", members: int = 0) -> nn.Sequential:
-    """dims [in, *hidden, out], no activation after the last layer. members: so many of them, (..., K, in) -> (..., K, out)"""
+    """dims [in, *hidden, out], no activation after the last layer.
+
+    members: so many perceptrons, each with an input of its own, (..., K, in) -> (..., K, out); 0: a single one.
+    """
     layers: list[nn.Module] = []
     for dim_in, dim_out in pairwise(dims):
         linear = MemberLinear(members, dim_in, dim_out) if members else nn.Linear(dim_in, dim_out)
@@ -575,7 +578,7 @@ def with_ids(x: Tensor, ids: int) -> Tensor:
 
 
 class Memory(nn.Module):
-    """A perceptron and behind it a gated recurrent unit, arXiv:1406.1078 eq. 5 to 8. (B, L, ..., S) -> (B, L, ..., H)"""
+    """A perceptron and behind it a gated recurrent unit, arXiv:1406.1078 eq. 5 to 8. (B, L, S) -> (B, L, H)"""
 
     def __init__(self, dim_in: int, net_dims: Dims, rnn_dim: int, activation: str = "relu", copies: int = 0):
         super().__init__()

@@ -97,16 +97,16 @@ class TeamVecEnv:
                 row: Step = (state, self.no_reward, False, False, info)
                 self.ended[i], self.steps[i] = False, 0
             else:
-                state, reward, terminal, truncate, info = team.step(actions[i])
+                state, reward, ends, cut, info = team.step(actions[i])
                 self.steps[i] += 1
-                truncate = not terminal and (truncate or self.steps[i] >= self.max_step)
-                row = (state, np.asarray(reward, np.float32), terminal, truncate, info)
+                cut = not ends and (cut or self.steps[i] >= self.max_step)
+                row = (state, np.asarray(reward, np.float32), ends, cut, info)
                 self.no_reward = np.zeros_like(row[1])
-                self.ended[i] = terminal or truncate
+                self.ended[i] = ends or cut
             rows.append(row)
         states, rewards, terminals, truncates, infos = zip(*rows, strict=True)
-        ends = (torch.tensor(flags, device=self.device) for flags in (terminals, truncates))
-        return self._stack(states), self._stack(rewards), *ends, self._info(infos)
+        terminal, truncate = (torch.tensor(flags, device=self.device) for flags in (terminals, truncates))
+        return self._stack(states), self._stack(rewards), terminal, truncate, self._info(infos)
 
     def _stack(self, arrays: Sequence[NDArray]) -> Tensor:
         return torch.from_numpy(np.stack(arrays)).to(self.device)

@@ -61,7 +61,7 @@ def test_the_mixer_grows_in_every_agent():
 
 
 def test_the_mixer_by_hand():
-    """One hidden unit, all layers 0 but: w_in |-1 2|, b_in 3, w_out |-2|, b_out 5. q (1, -4) -> elu(1 - 8 + 3) * 2 + 5."""
+    """One hidden unit; all is 0 but w_in |-1 2|, b_in 3, w_out |-2|, b_out 5: q (1, -4) -> elu(1 - 8 + 3) * 2 + 5."""
     mixer = QMixer(2, 1, 1)
     for p in mixer.parameters():
         nn.init.zeros_(p)

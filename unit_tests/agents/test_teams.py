@@ -45,7 +45,7 @@ def learned_values(agent_class, env, **settings):
 @pytest.mark.parametrize("ends", ["truncate", "terminate"])
 @pytest.mark.parametrize("agent_class, if_discrete", BOTH, ids=name)
 def test_values_are_those_of_the_closed_form(agent_class, if_discrete, ends):
-    """Case 9. Reward 1, 5 steps: 1 / (1 - gamma) = 10 through a time limit, (1 - gamma^left) / (1 - gamma) to an end."""
+    """Case 9. Reward 1, 5 steps: 1 / (1 - gamma) = 10 through a time limit, else (1 - gamma^left) / (1 - gamma)."""
     env = TeamClock(if_discrete=if_discrete, ends=ends, own=agent_class in JOINT)
     values, true = learned_values(agent_class, env)
     torch.testing.assert_close(values, true, rtol=0.05, atol=0.05)
@@ -199,7 +199,7 @@ def test_a_resumed_run_is_the_run_that_went_on(agent_class):
 
 
 def test_teams_and_single_agents_do_not_mix():
-    with pytest.raises(ValueError, match="AgentPPO is for one agent, the environment has 3 agents.*AgentMAPPO"):
+    with pytest.raises(ValueError, match=r"AgentPPO is for one agent, the environment has 3 agents.*AgentMAPPO"):
         train_agent(config(agents.AgentPPO, Rendezvous, {"num_envs": 4}), True)
     with pytest.raises(ValueError, match="AgentMAPPO is for teams, the environment has no agent axis"):
         train_agent(config(MAPPO, Clock, {"num_envs": 4}), True)

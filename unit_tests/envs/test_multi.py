@@ -18,10 +18,8 @@ class Parallel:
     b leaves at step 2, the episode is truncated at step 4. The reward of a is its action, of b 10.
     """
 
-    metadata = {"name": "stand_in"}
-    possible_agents = ["a", "b"]
-
     def __init__(self, if_dict=False, ends="truncate"):
+        self.metadata, self.possible_agents = {"name": "stand_in"}, ["a", "b"]
         self.if_dict, self.ends, self.max_cycles = if_dict, ends, 4
         self.spaces = {"a": gym.spaces.Box(-1, 1, (2,)), "b": gym.spaces.Box(-1, 1, (1, 3))}
         self.seeds = []
@@ -176,7 +174,7 @@ class Skirmish:
 def test_smacs_interface(ends):
     env = build_env(Skirmish, {"num_envs": 2, "ends": ends})
     assert (env.env_name, env.num_agents, env.state_dim, env.global_dim, env.action_dim) == ("stand_in", 2, 4, 5, 3)
-    state, info = env.reset(0)
+    _, info = env.reset(0)
     assert info["alive"].all() and info["global_state"].shape == (2, 5)
     rows = []
     for t in range(4):

@@ -31,7 +31,7 @@ def drawn(env, info, generator):
 
 @pytest.mark.parametrize("task, how", TASKS)
 def test_the_contract(task, how):
-    """Shapes, dtypes, episodes of max_step at most, new tensors, the same from the same seed and another from another."""
+    """Shapes, dtypes, episodes of max_step at most, new tensors; the same from the same seed, other from another."""
     env, n, generator = task(6, **how), 6, torch.Generator()
     m, seen = env.num_agents, []
     for seed in (3, 3, 4):
@@ -184,7 +184,7 @@ def test_parity_with_mpe2(task, if_discrete):
                     size = theirs.action_space(name).shape[0]
                     chosen[m, :size] = rng.uniform(-1, 1, size)
                 given = {n: (chosen[m, : theirs.action_space(n).shape[0]] + 1) / 2 for m, n in enumerate(names)}
-            states, rewards, _, truncates, _ = theirs.step(given)
+            _, rewards, _, truncates, _ = theirs.step(given)
             _, reward, terminal, truncate, info = ours.step(torch.tensor(chosen)[None])
             state = info["final_obs"][0].numpy()
             for m, name in enumerate(names):
