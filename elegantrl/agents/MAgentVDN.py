@@ -21,6 +21,9 @@ class AgentVDN(TeamAgent, AgentDoubleDQN):
     if_team_reward: ClassVar[bool] = True
 
     net_dims = (64,)
+    batch_size = 256
+    clip_grad_norm = 10.0
+    utd = 0.03125  # an update every 32 transitions
     rnn_dim: int = 0  # width of the agents' memory (GRU); 0: none
     seq_len: int = 16  # rows of a window that carry loss, with a memory
     burn_in: int = 0  # rows before them that only fill the memory
@@ -53,10 +56,6 @@ class AgentVDN(TeamAgent, AgentDoubleDQN):
             has_loss = torch.arange(self.window, device=self.device) >= self.burn_in
             batch = replace(batch, weight=batch.weight * has_loss)
         return super().critic_objective(batch)
-
-    def td_loss(self, td: Tensor) -> Tensor:
-        """Squared, 1803.11485 eq. 6."""
-        return td.square()
 
     def q_value(self, batch: Batch) -> Tensor:
         """Q_tot(s, a) = sum_m Q_m(s_m, a_m), section 3."""
