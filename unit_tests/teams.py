@@ -116,8 +116,8 @@ def build(agent_class: type, env: Any, **settings: Any) -> Any:
 
 
 def ring(env: Any, rows: int = 4096) -> ReplayBuffer:
-    args = Settings(state_dtype=torch.float32, num_agents=env.num_agents)
-    return ReplayBuffer(rows, env.state_dim, env.action_dim, -1, env.num_envs, if_discrete=env.if_discrete, args=args)
+    dims = (rows, env.state_dim, env.action_dim, -1, env.num_envs)
+    return ReplayBuffer(*dims, if_discrete=env.if_discrete, num_agents=env.num_agents)
 
 
 def train(agent: Any, env: Any, rounds: int, horizon: int, rows: int = 4096) -> None:

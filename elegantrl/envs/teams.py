@@ -117,7 +117,7 @@ class Battle(TeamEnv):
     """
 
     if_discrete, max_step = True, 60
-    reach, enemy_reach, sight = 0.6, 0.6, 1.0  # on a square of -1 to 1
+    reach, enemy_reach, sight = 0.6, 0.55, 1.0  # on a square of -1 to 1
     speed, enemy_speed, damage = 0.15, 0.1, 0.25  # of a step and of a shot; everybody's health is 1
 
     def __init__(self, num_envs: int = 64, gpu_id: int = -1, num_agents: int = 3):

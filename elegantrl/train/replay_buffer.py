@@ -33,6 +33,7 @@ class ReplayBuffer:
     """A ring of contiguous rows: row i's next state is row i + 1's state, so no state is stored twice.
 
     max_size: transitions in all; each of the num_seqs environments has max_size // num_seqs rows and its own head.
+    num_agents: M of a team, 0 for one agent without that axis.
     The newest row of a sequence is never sampled, because its successor has not been written.
     Raises MemoryError, before it allocates, where the ring does not fit, with the size that would.
     """
@@ -47,6 +48,7 @@ class ReplayBuffer:
         if_use_per: bool = False,
         if_discrete: bool = False,
         args: Any = None,
+        num_agents: int = 0,
     ):
         self.device = device_of(gpu_id)
         self.max_size, self.num_seqs = int(max_size), int(num_seqs)
@@ -56,7 +58,7 @@ class ReplayBuffer:
                 f"buffer_size {max_size} leaves {self.rows} rows for each of {num_seqs} environments; at least 2 are "
                 f"needed: set buffer_size to {2 * num_seqs} or more."
             )
-        team = (args.num_agents,) if args is not None and args.num_agents else ()
+        team = (num_agents,) if num_agents else ()
         state_shape = (*team, state_dim) if isinstance(state_dim, int) else (*team, *state_dim)
         state_dtype = torch.float32 if args is None else args.state_dtype
         action = (team, torch.long) if if_discrete else ((*team, action_dim), torch.float32)
@@ -293,4 +295,5 @@ def init_replay_buffer(args: Any, gpu_id: int) -> ReplayBuffer:
         if_use_per=args.if_use_per,
         if_discrete=args.if_discrete,
         args=args,
+        num_agents=args.num_agents,
     )
