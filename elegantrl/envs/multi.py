@@ -1,4 +1,4 @@
-"""Adapters of foreign environments for teams: PettingZoo's parallel ones, and those with SMAC's interface.
+"""Adapters of foreign environments for teams: PettingZoo's parallel ones, VMAS, and those with SMAC's interface.
 
 Letters: N environments, M agents, S state, A action, G global state.
 """
@@ -42,12 +42,16 @@ def as_teams(
     num_envs: int = 1,
     max_step: int | None = None,
     device: torch.device | str = "cpu",
-) -> TeamVecEnv | None:
+) -> TeamVecEnv | VmasVecEnv | None:
     """An environment of several agents whose interface is known, with others of its kind, under the vector contract.
 
     build: makes one more. None: it has no such interface. TypeError: PettingZoo's interface of turns.
     """
     kind: type[ParallelTeam] | type[SmacTeam]
+    if hasattr(env, "autoreset"):
+        return None
+    if all(hasattr(env, name) for name in ("n_agents", "batch_dim", "reset_at")):
+        return VmasVecEnv(env, max_step)
     if hasattr(env, "agent_selection"):
         raise TypeError(f"{env} lets agents act in turn: give its parallel_env instead of its env")
     if hasattr(env, "possible_agents"):
@@ -241,3 +245,74 @@ class SmacTeam:
 
     def close(self) -> None:
         self.env.close()
+
+
+class VmasVecEnv:
+    """An environment of VMAS: N copies as tensors, with same-step auto-reset. Each agent has a reward of its own.
+
+    Observations and actions of different sizes are padded to the largest; a mask forbids what a discrete agent does not
+    have. The policy's [-1, 1] is the agent's whole range. Build it with `terminated_truncated=True`, or its time limit
+    (`max_steps`) counts as an end of the task.
+    """
+
+    autoreset = "same_step"
+    state_dtype = torch.float32
+    global_dim = 0
+
+    def __init__(self, env: Any, max_step: int | None = None):
+        self.env, self.num_envs, self.device = env, int(env.batch_dim), torch.device(env.device)
+        self.env_name = f"vmas-{type(env.scenario).__module__.rpartition('.')[2]}"
+        self.num_agents, self.max_step = int(env.n_agents), int(max_step or env.max_steps or NO_LIMIT)
+        self.if_discrete = not env.continuous_actions
+        spaces, states = list(env.action_space), list(env.observation_space)
+        if self.if_discrete:
+            sizes = [int(space.n) for space in spaces]
+        else:
+            sizes = [int(space.shape[0]) for space in spaces]
+            self.bounds = [torch.tensor(np.array([x.low, x.high]), device=self.device) for x in spaces]  # (2, A)
+        self.action_dim = max(sizes)
+        self.state_dim = max(int(np.prod(space.shape)) for space in states)
+        self.codec = ActionCodec.plain(self.action_dim, self.if_discrete)
+        has_action = (
+            torch.arange(self.action_dim, device=self.device) < torch.tensor(sizes, device=self.device)[:, None]
+        )
+        self.info = {"action_mask": has_action.expand(self.num_envs, -1, -1)} if self.if_discrete else {}
+        self.steps = torch.zeros(self.num_envs, dtype=torch.long, device=self.device)
+
+    def reset(self, seed: int | None = None) -> tuple[Tensor, dict[str, Any]]:
+        self.steps.zero_()
+        return self._states(self.env.reset(seed=seed)), dict(self.info)
+
+    def step(self, action: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        each = action.unbind(1)
+        if self.if_discrete:
+            own = [x[:, None] for x in each]
+        else:
+            shares = [(x.clamp(-1, 1) + 1) / 2 for x in each]
+            own = [
+                torch.lerp(bounds[0], bounds[1], x[:, : bounds.shape[1]])
+                for x, bounds in zip(shares, self.bounds, strict=True)
+            ]
+        states, rewards, terminal, *truncate, _ = self.env.step(own)
+        self.steps += 1
+        cut = (truncate[0] if truncate else torch.zeros_like(terminal)) | (self.steps >= self.max_step)
+        final = self._states(states)
+        done = terminal | cut
+        if bool(done.all()):
+            state = self._states(self.env.reset())
+        else:
+            for i in done.nonzero()[:, 0].tolist():
+                self.env.reset_at(i)
+            state = (
+                self._states(self.env.get_from_scenario(True, False, False, False)[0]) if bool(done.any()) else final
+            )
+        self.steps *= ~done
+        reward = torch.stack(list(rewards), 1).float()
+        return state, reward, terminal.clone(), cut & ~terminal, {**self.info, "final_obs": final}
+
+    def _states(self, states: Sequence[Tensor]) -> Tensor:
+        padded = [torch.nn.functional.pad(x.float(), (0, self.state_dim - x.shape[1])) for x in states]
+        return torch.stack(padded, 1)
+
+    def close(self) -> None:
+        """Nothing to release: part of the contract."""

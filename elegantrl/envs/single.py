@@ -206,12 +206,12 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
     env = env_class if is_instance(env_class) else env_class(**keywords)
     if isinstance(env, gym.vector.VectorEnv):
         raise ValueError(f"{env} is a vector environment of Gymnasium's: pass the id and num_envs instead")
-    if isinstance(env, GymEnv) or is_vec_env(env):
+    if isinstance(env, GymEnv):
         return env
     num_envs = 1 if is_instance(env_class) else int(env_args.get("num_envs") or 1)
     teams = as_teams(env, lambda: env_class(**keywords), num_envs, env_args.get("max_step"), device_of(gpu_id))
-    if teams is not None:
-        return teams
+    if teams is not None or is_vec_env(env):
+        return teams or env
     return GymEnv(env, **{name: env_args[name] for name in ENV_ATTRIBUTES if name in env_args})
 
 

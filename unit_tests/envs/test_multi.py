@@ -195,3 +195,27 @@ def test_agents_train_on_smacs_interface_and_wins_are_counted(agent_class):
     run = train_agent(config(agent_class, Skirmish, {"num_envs": 2}), True)
     row = run.evaluator.records.rows[-1]
     assert row["winrate"] == 1.0 and row["avgR"] == 3.0 and "teamR" not in row
+
+
+@pytest.mark.parametrize("continuous", [True, False])
+def test_vmas(continuous):
+    """Own virtual environment: VMAS needs the old gym. Sizes are padded, time limits are no ends, episodes restart."""
+    vmas = pytest.importorskip("vmas")
+    how = {"scenario": "simple_speaker_listener", "device": "cpu", "max_steps": 6, "terminated_truncated": True}
+    env = build_env(vmas.make_env, {"num_envs": 3, "continuous_actions": continuous, **how})
+    assert (env.num_agents, env.if_discrete, env.max_step, env.autoreset) == (2, not continuous, 6, "same_step")
+    state, info = env.reset(1)
+    again, _ = env.reset(1)
+    assert torch.equal(state, again) and not torch.equal(state, env.reset(2)[0])
+    assert continuous or not info["action_mask"].all()
+    for t in range(1, 15):
+        shape = (3, 2, env.action_dim)
+        action = torch.rand(shape) * 2 - 1 if continuous else (torch.rand(shape) * info["action_mask"]).argmax(-1)
+        state, reward, terminal, truncate, info = env.step(action)
+        assert state.shape == info["final_obs"].shape == (3, 2, env.state_dim) and reward.shape == (3, 2)
+        assert not terminal.any() and truncate.all().item() == (t % 6 == 0)
+        assert torch.equal(state, info["final_obs"]) == (t % 6 != 0)
+    agent_class = AgentMATD3 if continuous else AgentQMix
+    args = {"num_envs": 3, "continuous_actions": continuous, **how}
+    run = train_agent(config(agent_class, vmas.make_env, args, break_step=100), True)
+    assert run.evaluator.records.rows[-1]["avgS"] == 6
