@@ -259,6 +259,11 @@ class WithHTerm(Base):
 
     def build_options(self) -> None:
         super().build_options()
+        if self.lambda_h_term > 0 and (self.num_agents or self.rnn_dim):
+            raise ValueError(
+                f"lambda_h_term={self.lambda_h_term}: the H-term is for one agent without a memory, not for teams or "
+                f"rnn_dim={self.rnn_dim}. Set lambda_h_term to 0."
+            )
         self.h_term = HTerm(self) if self.lambda_h_term > 0 else NoHTerm(self)
         self.observers.append(self.h_term.observe)
         self.policy_step = self.h_term.step

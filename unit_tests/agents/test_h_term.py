@@ -353,3 +353,8 @@ def test_a_copied_agent_has_an_archive_of_its_own():
     assert twin.h_term.agent is twin and twin.observers[0].__self__ is twin.h_term
     twin.observe(rows([1, 2, 3], undones=[(2, 0)]))
     assert len(twin.h_term.episodes) == 2 and len(agent.h_term.episodes) == 1
+
+
+def test_a_memory_is_refused():
+    with pytest.raises(ValueError, match=r"not for teams or rnn_dim=8\. Set lambda_h_term to 0"):
+        build(AgentPPO, Match(4), lambda_h_term=0.1, rnn_dim=8)
