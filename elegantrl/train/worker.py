@@ -149,8 +149,10 @@ class Worker(Tally):
         """Raises EnvironmentFault that names tensor, step and environment of the first value that is not finite."""
         for name in ("states", "rewards", "actions"):
             x: Tensor = getattr(tr, name)
-            if x.is_floating_point() and not bool(torch.isfinite(x).all()):
-                bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
+            if not x.is_floating_point() or math.isfinite(x.sum()):  # a quick look: no sum with a bad value is finite
+                continue
+            bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
+            if bool(bad.any()):
                 t, n = bad.nonzero()[0].tolist()
                 step = int(self.steps_before(t + (name != "states"))[n])  # row t's state came of the step before
                 source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
