@@ -78,7 +78,6 @@ class GymVecEnv:
     truncate (N,) bool, info`. Actions are the policy's: (N, A) float, clamped to [-1, 1], or (N,) long from 0.
     The row after an episode's end ignores its action and holds the new episode's first state, reward 0.
     `info["action_mask"]` (N, A) bool, where the environment gives one. Every tensor is a new one.
-
     """
 
     autoreset = "next_step"

@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 from elegantrl import check_vec_env
-from elegantrl.envs import ActionCodec, classic, vectorise
+from elegantrl.envs import ActionCodec, vectorise
 from elegantrl.envs.CustomGymEnv import PendulumEnv
-from elegantrl.envs.pixels import CatchVecEnv
-from elegantrl.envs.PointChasingEnv import PointChasingDiscreteVecEnv, PointChasingEnv, PointChasingVecEnv
+from elegantrl.envs.PointChasingEnv import PointChasingEnv
 from elegantrl.envs.StockTradingEnv import StockTradingEnv, StockTradingVecEnv
 from unit_tests.tasks import Clock
 
@@ -335,11 +334,7 @@ def test_a_task_without_chance_passes(autoreset: str):
     check_vec_env(Clock(autoreset=autoreset))
 
 
-BUILT_IN = [
-    *(classic.CartPoleVecEnv, classic.PendulumVecEnv, classic.MountainCarContinuousVecEnv, classic.AcrobotVecEnv),
-    *(classic.LQRVecEnv, PointChasingVecEnv, PointChasingDiscreteVecEnv, CatchVecEnv, StockTradingVecEnv),
-    *(PointChasingEnv, StockTradingEnv, PendulumEnv, "Hopper-v5"),
-]
+BUILT_IN = [PointChasingEnv, StockTradingVecEnv, StockTradingEnv, PendulumEnv, "Hopper-v5"]  # others: test_tensor.py
 
 
 @pytest.mark.parametrize("env_class", BUILT_IN)
