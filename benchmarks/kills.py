@@ -106,10 +106,8 @@ class Trial:
             self.look_at_files()
             self.start()
         else:
-            try:
-                os.kill(self.pids()[victim], signal.SIGKILL)
-            except ProcessLookupError:  # it was killed before and is being replaced
-                self.kills[-1] += " (again)"
+            wait(lambda: is_alive(self.pids()[victim]), f"another {victim}")
+            os.kill(self.pids()[victim], signal.SIGKILL)
 
     def look_at_files(self) -> None:
         """What is there is whole."""
@@ -157,6 +155,14 @@ def wait(condition: Any, what: str) -> None:
     while not condition():
         check(time.monotonic() < end, f"waited {PATIENCE:.0f} seconds for {what}")
         time.sleep(0.05)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def of_groups(groups: list[int]) -> list[int]:
