@@ -1,6 +1,8 @@
 """The data that flows from the environment to the update. A leaf: everything may import it.
 
-Letters: T horizon, N environments, B batch, K ensemble, S state, A action.
+Letters: T horizon, N environments, B batch, K ensemble, M agents, S state, A action, L rows of a window.
+A team has the axis M behind the others: states (N, M, S), actions (N, M, A) or (N, M), and rewards, undones, unmasks
+of one shape, (N,) or (N, M), as the algorithm learns. A recurrent agent learns from windows of rows, (B, L, ...).
 `undones` is False only where the task itself ended: it multiplies the bootstrapped value.
 `unmasks` is False where a row is no transition (an auto-reset row) or its successor is not known: it weighs the row.
 """
@@ -24,11 +26,23 @@ class Record:
 
     states: Tensor  # (B, S)
     action_mask: Tensor | None = None  # (B, A) bool, True where the action is allowed
+    global_state: Tensor | None = None  # (B, G), what only learning may see of a team's world
+    alive: Tensor | None = None  # (B, M) bool, which agents still take part: the others' rows have no weight
 
     @classmethod
     def of(cls, state: Tensor, info: Mapping[str, Any]) -> Record:
         """What an environment's reset or step returned."""
         return cls(state, **{name: info[name] for name in STATE_LIKE[1:] if name in info})
+
+    @classmethod
+    def final(cls, info: Mapping[str, Any]) -> Record | None:
+        """What an episode ended with before its same-step reset: `final_obs`, `final_global_state`, ...
+
+        None where the environment does not tell all that it tells of other moments.
+        """
+        if "final_obs" not in info or any(f"final_{name}" not in info for name in ("global_state",) if name in info):
+            return None
+        return cls.of(info["final_obs"], {n: info[f"final_{n}"] for n in STATE_LIKE[1:] if f"final_{n}" in info})
 
     def state_like(self) -> dict[str, Tensor]:
         """The state-like fields that are there, by name."""
@@ -47,6 +61,16 @@ STATE_LIKE = tuple(f.name for f in fields(Record))
 OPTIONAL = ("cum_rewards",)  # further columns of a trajectory that the ring keeps where they are there
 
 
+def widen(x: Tensor, like: Tensor) -> Tensor:
+    """x (N, ...) with as many axes of size 1 behind it as it lacks of those of `like`."""
+    return x.view(*x.shape, *[1] * (like.dim() - x.dim()))
+
+
+def loss_weight(unmasks: Tensor, alive: Tensor | None) -> Tensor:
+    """The weight of each row, (B,) or (B, M) float: of the agents' rows, those of the dead have none."""
+    return (unmasks if alive is None or unmasks.dim() < alive.dim() else unmasks & alive).float()
+
+
 @dataclass(kw_only=True)
 class Batch(Record):
     """Transitions drawn from the replay buffer."""
@@ -59,6 +83,7 @@ class Batch(Record):
     index: Tensor  # (B,) long, the rows in the buffer, for `feedback`
     next: Record
     cum_rewards: Tensor | None = None  # (B,), rewards up to the episode's end, for lambda_fit_cum_r
+    keeps: Tensor | None = None  # (B, L) bool, of a window: whether the next row continues this row's episode
 
     def split(self, batch_size: int) -> Iterator[Batch]:
         """Batches of so many rows, as views."""
@@ -78,6 +103,8 @@ class Rollout(Record):
     advantages: Tensor  # (R,)
     returns: Tensor  # (R,)
     weight: Tensor  # (R,), 0 where masked
+    keeps: Tensor | None = None  # (R, L) bool, of windows: whether the next row continues this row's episode
+    hidden: Tensor | None = None  # (R, ..., H), what a recurrent agent remembered at each window's first row
 
     def minibatches(self, batch_size: int | None) -> Iterator[Rollout]:
         """Every row once in a fresh order, in minibatches of equal size (the last is padded with rows of weight 0).
@@ -112,10 +139,20 @@ class Trajectory(Record):
     logprobs: Tensor | None = None  # (T, N), on-policy
     bootstraps: Tensor | None = None  # (T, N), gamma V(final) of rows that a time limit ended, on-policy, 'same_step'
     cum_rewards: Tensor | None = None  # (T, N), as in Batch
+    hidden: Tensor | None = None  # (1, N, ..., H), what a recurrent agent remembered at row 0
 
     @property
     def horizon(self) -> int:
         return self.rewards.shape[0]
+
+    @property
+    def keeps(self) -> Tensor:
+        """Whether the next row continues this row's episode, (T, N) bool: the only test for it."""
+        return self.undones & self.unmasks
+
+    def of_environments(self, x: Tensor) -> Tensor:
+        """The mean over the agents, if x (T, N) or (T, N, M) has any, (T, N)."""
+        return x if x.dim() == 2 else x.float().mean(-1).to(x.dtype)
 
     @classmethod
     def allocate(
@@ -126,8 +163,16 @@ class Trajectory(Record):
         if_discrete: bool,
         if_logprob: bool = False,
         if_bootstrap: bool = False,
+        team: tuple[int, ...] = (),
+        if_team_reward: bool = False,
+        rnn_dim: int = 0,
     ) -> Trajectory:
-        """Tensors for `horizon` steps of the environments that returned `first` (N, ...)."""
+        """Tensors for `horizon` steps of the environments that returned `first` (N, ...).
+
+        team: (M,), or () for one agent. if_team_reward: rewards, undones and unmasks have no agent axis. rnn_dim: H of
+        a recurrent agent.
+        """
+        each = () if if_team_reward else team
         num, device = first.states.shape[0], first.states.device
 
         def empty(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -135,11 +180,13 @@ class Trajectory(Record):
 
         return cls(
             **{name: x.new_zeros(horizon + 1, *x.shape) for name, x in first.state_like().items()},
-            actions=empty(dtype=torch.long) if if_discrete else empty(action_dim),
-            rewards=empty(),
-            **{name: empty(dtype=torch.bool) for name in ("undones", "unmasks", "dones")},
-            logprobs=empty() if if_logprob else None,
-            bootstraps=empty() if if_bootstrap else None,
+            actions=empty(*team, dtype=torch.long) if if_discrete else empty(*team, action_dim),
+            rewards=empty(*each),
+            **{name: empty(*each, dtype=torch.bool) for name in ("undones", "unmasks")},
+            dones=empty(dtype=torch.bool),
+            logprobs=empty(*team) if if_logprob else None,
+            bootstraps=empty(*each) if if_bootstrap else None,
+            hidden=torch.zeros(1, num, *team, rnn_dim, device=device) if rnn_dim else None,
         )
 
     def put(self, t: int, record: Record) -> None:

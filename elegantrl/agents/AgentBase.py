@@ -1,6 +1,6 @@
 """What every agent has, then the two templates: learn from a replay buffer, or from the newest trajectory.
 
-Letters: T horizon, N environments, B batch, K ensemble, S state, A action.
+Letters: T horizon, N environments, B batch, K ensemble, M agents, S state, A action, L rows of a window, H memory.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import replace
 from itertools import repeat
 from numbers import Integral
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from .. import storage
 from ..compat import renamed_keywords
 from ..device import device_of
 from ..ranks import ONE_RANK
-from ..trajectory import Batch, Record, Rollout, Trajectory
+from ..trajectory import Batch, Record, Rollout, Trajectory, loss_weight, widen
 from .functional import (
     LinearSchedule,
     at_progress,
@@ -37,8 +38,11 @@ from .functional import (
 )
 from .h_term import WithHTerm
 from .net import (
+    ActorDiscreteMAPPO,
     ActorDiscretePPO,
+    ActorMAPPO,
     ActorPPO,
+    CriticOfMemory,
     CriticPPO,
     FlatAdam,
     FlatParameters,
@@ -46,6 +50,7 @@ from .net import (
     NoNormaliser,
     Normaliser,
     Objective,
+    Team,
     compiled_gradients,
     gradients,
 )
@@ -83,7 +88,12 @@ class AgentBase:
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous",)  # or "discrete", or both
     act_needs: ClassVar[tuple[str, ...]] = ()  # methods that act must have beside forward
     cri_needs: ClassVar[tuple[str, ...]] = ()
+    if_team: ClassVar[bool] = False  # for several agents that act at once
+    if_team_reward: ClassVar[bool] = False  # learns one value for the whole team
     if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
+    num_agents: int = 0  # M of a team, 0: one agent without that axis; read from the environment
+    global_dim: int = 0  # G of info["global_state"], 0: there is none; read from the environment
+    rnn_dim = 0  # H of the memory; a setting of the agents that can have one
 
     ranks = ONE_RANK  # the Learners that work on this agent together; no annotation, as it is no hyper-parameter
 
@@ -142,6 +152,12 @@ class AgentBase:
                 f"{type(self).__name__} is for {' or '.join(self.action_kinds)} actions, the environment's are {kind}. "
                 f"For {kind} actions there are AgentPPO, AgentA2C, {other}."
             )
+        if bool(self.num_agents) != self.if_team:
+            kinds = "AgentQMix, AgentVDN, AgentMADDPG, AgentMATD3 and AgentMAPPO are for teams"
+            raise ValueError(
+                f"{type(self).__name__} is for {'teams' if self.if_team else 'one agent'}, the environment has "
+                f"{f'{self.num_agents} agents' if self.num_agents else 'no agent axis (num_agents)'}: {kinds}."
+            )
         self.net_dims = whole_sizes("net_dims", self.net_dims if net_dims is None else net_dims)
         sizes = whole_sizes("state_dim", state_dim)
         self.state_dim = sizes[0] if isinstance(state_dim, Integral) else sizes
@@ -154,7 +170,8 @@ class AgentBase:
         self.carry = 0.0  # fraction of an update that the next rollout inherits
         self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
-        self.finals: dict[int, Tensor] = {}  # row of this rollout -> final observations (N, S) known there, on-policy
+        self.finals: dict[int, Record] = {}  # row of this rollout -> final observations (N, S) known there, on-policy
+        self.hidden: Tensor | None = None  # (N, ..., H), what act remembers there; None without a memory
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
         self.gradients = compiled_gradients() if self.if_compile else gradients
@@ -179,6 +196,17 @@ class AgentBase:
         """Puts the functions of the options that were chosen where the update looks for them."""
         self.observers: list[Callable[[Trajectory], None]] = []  # what each rollout is shown to
         self.policy_step: Callable[..., tuple[Tensor, ...]] = self.minimize  # on the actor's objective
+
+    @property
+    def state_shape(self) -> tuple[int, ...]:
+        """Of what a policy sees at one moment: (S,), an image, or (M, S)."""
+        shape = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
+        return (self.num_agents, *shape) if self.num_agents else shape
+
+    @property
+    def window(self) -> int:
+        """Rows of a sample: 1, or a sequence of rows for an agent with a memory."""
+        return 1
 
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
@@ -273,11 +301,12 @@ class AgentBase:
     def update_statistics(self, trajectory: Trajectory) -> None:
         """Moves the normalisers. Called after an update and before the next rollout, so old log-probabilities stay."""
         if self.state_norm.learns:
-            self.state_norm.watch(trajectory.states[:-1][trajectory.unmasks])
+            states = trajectory.states[:-1][trajectory.unmasks]
+            self.state_norm.watch(states.reshape(-1, states.shape[-1]))
             self.state_norm.commit(self.ranks)
         if self.reward_norm.learns:
             start = self.return_carry if self.return_carry is not None else torch.zeros_like(trajectory.rewards[0])
-            keeps = trajectory.undones & trajectory.unmasks
+            keeps = trajectory.keeps
             sums = discounted_sums(trajectory.rewards, keeps, start, self.gamma)
             self.return_carry = self.gamma * keeps[-1] * sums[-1]
             self.reward_norm.watch(sums[trajectory.unmasks])
@@ -296,11 +325,11 @@ class AgentBase:
 
     def random_action(self, record: Record) -> Tensor:
         """Uniform over the action space, or over the allowed actions. (N, A) or (N,)"""
-        num = record.states.shape[0]
+        lead = record.states.shape[: 1 + (self.num_agents > 0)]
         if not self.if_discrete:
-            return torch.rand(num, self.action_dim, device=record.states.device) * 2 - 1
+            return torch.rand(*lead, self.action_dim, device=record.states.device) * 2 - 1
         if record.action_mask is None:
-            return torch.randint(self.action_dim, (num,), device=record.states.device)
+            return torch.randint(self.action_dim, lead, device=record.states.device)
         chance = torch.rand(record.action_mask.shape, device=record.states.device)
         return (chance * record.action_mask).argmax(-1)  # any action where none is allowed: a row that only resets
 
@@ -308,18 +337,23 @@ class AgentBase:
         """The action that the policy holds for best, in its own units. (N, S) -> (N, A) in [-1, 1], or (N,) index"""
         return self.act(state) if action_mask is None else self.act(state, action_mask)
 
+    def forget(self) -> None:
+        """Call it at an episode's start where `select_action` has a memory: it starts anew. Else nothing happens."""
+        self.act.forget()
+
     @torch.no_grad()
     def select_action(self, state: Any, action_mask: Any = None) -> Any:
         """The greedy action in the environment's own units, ready for env.step.
 
-        state: (S,) or (N, S), any array; where states are flattened, the environment's own shape too.
-        ValueError: another shape.
+        state: (S,) or (N, S), any array; where states are flattened, the environment's own shape too. Of a team (M, S)
+        or (N, M, S). With a memory, states of one episode in their order: see `forget`.
+        ValueError: another shape, or a mask that allows nothing.
         """
         if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
             raise ValueError("select_action expects a state and got (state, info): pass the state only")
         x = torch.as_tensor(state if isinstance(state, Tensor) else np.array(state, ndmin=1), device=self.device)
         x = x if x.dtype == torch.uint8 else x.float()
-        shape, size = (self.state_dim,) if isinstance(self.state_dim, int) else self.state_dim, x.numel()
+        shape, size = self.state_shape, x.numel()
         is_flat = len(shape) == 1
         single = x.shape == shape or (is_flat and size == shape[0] and x.shape[1:] != shape)
         several = x.shape[1:] == shape or (is_flat and x.dim() > 1 and size == len(x) * shape[0])
@@ -328,7 +362,10 @@ class AgentBase:
             raise ValueError(f"select_action expects a state {shape} or {many} and got shape {tuple(x.shape)}")
         mask = action_mask
         if mask is not None:
-            mask = torch.as_tensor(mask, device=self.device).bool().reshape(-1, self.action_dim)
+            team = shape[:1] if self.num_agents else ()
+            mask = torch.as_tensor(mask, device=self.device).bool().reshape(-1, *team, self.action_dim)
+            if not bool(mask.any(-1).flatten(1).any(-1).all() if team else mask.any(-1).all()):
+                raise ValueError(f"select_action: the mask allows no action: {action_mask}")
         array = self.greedy(x.reshape(-1, *shape), mask).cpu().numpy()
         array = array if self.codec is None else self.codec.decode(array)
         return array[0] if single else array
@@ -343,9 +380,16 @@ class AgentBase:
             self.begin(*env.reset())
         assert self.last is not None
         on_policy = not self.if_off_policy
-        if_bootstrap = on_policy and env.autoreset == "same_step"
         return Trajectory.allocate(
-            horizon_len, self.last, self.action_dim, self.if_discrete, if_logprob=on_policy, if_bootstrap=if_bootstrap
+            horizon_len,
+            self.last,
+            self.action_dim,
+            self.if_discrete,
+            if_logprob=on_policy,
+            if_bootstrap=on_policy and env.autoreset == "same_step",
+            team=(self.num_agents,) if self.num_agents else (),
+            if_team_reward=self.if_team_reward,
+            rnn_dim=self.rnn_dim,
         )
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
@@ -353,6 +397,9 @@ class AgentBase:
         self.cut()
         self.last = Record.of(state, info)
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
+        if self.rnn_dim:
+            lead = state.shape[: 1 + (self.num_agents > 0)]
+            self.hidden = torch.zeros(*lead, self.rnn_dim, device=self.device)
 
     def cut(self, columns: Tensor | None = None) -> None:
         """The next rollout does not continue these environments (n,), or any."""
@@ -369,7 +416,25 @@ class AgentBase:
     @last_state.setter
     def last_state(self, state: Any) -> None:
         state = torch.as_tensor(state, dtype=torch.float32, device=self.device)
-        self.begin(state if state.dim() > (1 if isinstance(self.state_dim, int) else 3) else state[None], {})
+        self.begin(state if state.dim() > len(self.state_shape) else state[None], {})
+
+    def look(self, record: Record) -> tuple[Record, Tensor | None]:
+        """What act makes of a record on top of what it remembers, as a record; and what it remembers then.
+
+        Without a memory, the record itself. With one, its states are features of all that was seen: (N, ..., H).
+        """
+        if self.hidden is None:
+            return record, None
+        seen, hidden = self.act.remember(record.states[:, None], self.hidden)
+        return replace(record, states=seen[:, 0]), hidden
+
+    def credit(self, reward: Tensor) -> Tensor:
+        """The environments' reward as this algorithm learns from it: for the team (N,), or for each agent (N, M)."""
+        return reward
+
+    def undone(self, terminal: Tensor, reward: Tensor) -> Tensor:
+        """Where the task goes on, in a shape that goes with `credit`. terminal (N,), reward as the environment's."""
+        return ~terminal
 
     @torch.no_grad()
     def explore(self, env: Any, trajectory: Trajectory, if_random: bool = False) -> Trajectory:
@@ -381,6 +446,8 @@ class AgentBase:
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
+        if tr.hidden is not None and self.hidden is not None:
+            tr.hidden[0] = self.hidden
         never = torch.zeros_like(self.last_done)
         self.finals.clear()
         for t in range(tr.horizon):
@@ -392,19 +459,23 @@ class AgentBase:
             state, reward, terminal, truncate, info = env.step(tr.actions[t])
             self.last = Record.of(state, info)
             masked = never if same_step else self.last_done
-            tr.rewards[t] = reward.masked_fill(masked, 0.0)
+            row = tr.rewards[t]
+            row.copy_(self.credit(reward).masked_fill(widen(masked, row), 0.0))
             if same_step:
                 timeout = truncate & ~terminal
-                masked, terminal = self.bootstrap(tr, t, timeout, terminal, info.get("final_obs"))
-            tr.unmasks[t] = ~masked
-            tr.undones[t] = ~terminal
+                masked, terminal = self.bootstrap(tr, t, timeout, terminal, Record.final(info))
+            tr.unmasks[t] = widen(~masked, row)
+            undone = self.undone(terminal, reward)
+            tr.undones[t] = widen(undone, row)
             self.last_done = tr.dones[t] = terminal | truncate
+            if self.hidden is not None:
+                self.hidden = self.hidden * widen((tr.undones[t] & tr.unmasks[t]).to(self.device), self.hidden)
         tr.put(tr.horizon, self.last)
         self.settle(tr)
         return tr
 
     def bootstrap(
-        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
+        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Record | None
     ) -> tuple[Tensor, Tensor]:
         """What same-step auto-reset makes of row t: the rows to mask and the rows to end, both (N,) bool."""
         return timeout, terminal
@@ -553,7 +624,7 @@ class AgentOffPolicy(AgentBase):
     # the template
 
     def decide(self, trajectory: Trajectory, t: int) -> None:
-        record = trajectory.at(t).seen_on(self.device)
+        record, self.hidden = self.look(trajectory.at(t).seen_on(self.device))
         trajectory.actions[t] = self.explore_action(record.states, record.action_mask)
 
     def count_updates(self, transitions: int) -> int:
@@ -571,7 +642,7 @@ class AgentOffPolicy(AgentBase):
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
         buffer.add_size = 0
         buffer.anneal(self.progress)
-        for batch in buffer.batches(updates, self.batch_size, self.gamma, n_step=self.n_step):
+        for batch in buffer.batches(updates, self.batch_size, self.gamma, n_step=self.n_step, length=self.window):
             td = self.update_critic(batch)
             buffer.feedback(batch, td)
             if self.actor_due():
@@ -582,14 +653,17 @@ class AgentOffPolicy(AgentBase):
         return self.read_logs(self.ranks.mean(self.sums), (updates, *[actor_updates] * (len(self.log_names) - 1)))
 
     def critic_objective(self, batch: Batch) -> tuple[Tensor, ...]:
-        """Loss of the critics summed () and as their mean (), temporal differences (B,) or (K, B), labels (B,)."""
+        """Loss of the critics summed () and as their mean (), temporal differences (B,) or (K, B), labels (B,).
+
+        B is (B, M) where each agent has a value, and (B, L) for windows.
+        """
         with torch.no_grad():
             label = self.scaled(batch.rewards) + batch.discount * self.next_value(batch)  # (B,)
         q = self.q_value(batch)
-        if q.shape[-1:] != label.shape or label.dim() != 1:
+        if q.shape[-label.dim() :] != label.shape or q.dim() > label.dim() + 1:
             raise ValueError(
                 f"The critic {type(self.cri).__name__} answers in shape {tuple(q.shape)}, the label has shape "
-                f"{tuple(label.shape)}: expected (B,) or (K, B). Squeeze the critic's last axis."
+                f"{tuple(label.shape)}: expected that or (K, *that). Squeeze the critic's last axis."
             )
         td = q - label
         loss = weighted_mean(self.value_norm.shrink(td).square(), batch.weight)  # (K,)
@@ -623,7 +697,7 @@ class AgentOffPolicy(AgentBase):
 
     def state_value(self, record: Record) -> Tensor:
         rows = Record(**{name: x.flatten(0, 1) for name, x in record.state_like().items()})
-        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).view(record.states.shape[:2])  # reads no more
+        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).unflatten(0, record.states.shape[:2])
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """What the actor minimises (), then what the log shows of it, each (): first what it gains."""
@@ -633,7 +707,7 @@ class AgentOffPolicy(AgentBase):
     def update_critic(self, batch: Batch) -> Tensor:
         """One step on the temporal difference, which it returns, (B,) or (K, B)."""
         _, loss, td, label = self.minimize(self.critic_objective, batch, self.cri_optimizer)
-        self.value_norm.watch(label, batch.weight)
+        self.value_norm.watch(label.flatten(), batch.weight.flatten())
         self.update_count += 1
         self.sums[0].add_(loss)
         return td
@@ -671,6 +745,8 @@ class AgentOnPolicy(WithHTerm, AgentBase):
     lambda_entropy: float = 0.0  # weight of the entropy bonus
     target_kl: float = float("inf")  # no further epoch once the mean KL from the old policy exceeds this
     if_use_v_trace: bool = False  # V-trace in place of GAE, computed anew for each epoch
+    rnn_dim: int = 0  # width of a memory (GRU) for what one state does not show; 0: none
+    seq_len: int = 16  # rows through which the memory's gradient flows; divides horizon_len
 
     def build_options(self) -> None:
         super().build_options()
@@ -679,8 +755,16 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     def build_nets(self) -> None:
         dims = (self.net_dims, self.state_dim, self.action_dim, self.activation)
-        self.act = ActorDiscretePPO(*dims) if self.if_discrete else ActorPPO(*dims, self.log_std_init)
-        self.cri = CriticPPO(*dims)
+        if self.rnn_dim:
+            self.act = self.build_team_actor(Team(rnn_dim=self.rnn_dim))
+            self.cri = CriticOfMemory(self.net_dims, self.rnn_dim, activation=self.activation)
+        else:
+            self.act = ActorDiscretePPO(*dims) if self.if_discrete else ActorPPO(*dims, self.log_std_init)
+            self.cri = CriticPPO(*dims)
+
+    def build_team_actor(self, team: Team) -> ActorMAPPO | ActorDiscreteMAPPO:
+        dims = (self.net_dims, self.state_dim, self.action_dim, team, self.activation)
+        return ActorDiscreteMAPPO(*dims) if self.if_discrete else ActorMAPPO(*dims, self.log_std_init)
 
     # the nouns that an algorithm defines
 
@@ -689,8 +773,8 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         raise NotImplementedError
 
     def value(self, record: Record) -> Tensor:
-        """V(s), (..., S) -> (...)"""
-        return self.cri(record.states)
+        """V(s), (..., S) -> (...). A memory is the policy's alone: the value sees it and does not shape it."""
+        return self.cri(record.states.detach() if self.rnn_dim else record.states)
 
     def state_value(self, record: Record) -> Tensor:
         return self.value(record)
@@ -702,19 +786,19 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         return self.act.sample(state, action_mask)
 
     def decide(self, trajectory: Trajectory, t: int) -> None:
-        record = trajectory.at(t).seen_on(self.device)
+        record, self.hidden = self.look(trajectory.at(t).seen_on(self.device))
         assert trajectory.logprobs is not None
         trajectory.actions[t], trajectory.logprobs[t] = self.explore_action(record.states, record.action_mask)
 
     def bootstrap(
-        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Tensor | None
+        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Record | None
     ) -> tuple[Tensor, Tensor]:
         assert trajectory.bootstraps is not None
         if final is None:
             trajectory.bootstraps[t] = 0.0
             return super().bootstrap(trajectory, t, timeout, terminal, final)
-        self.finals[t] = final
-        trajectory.bootstraps[t] = timeout  # a mark for `settle`
+        self.finals[t], _ = self.look(final.seen_on(self.device))
+        trajectory.bootstraps[t] = widen(timeout, trajectory.bootstraps[t])  # a mark for `settle`
         return torch.zeros_like(timeout), terminal | timeout
 
     def settle(self, trajectory: Trajectory) -> None:
@@ -722,12 +806,12 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         finals, self.finals = self.finals, {}
         if finals:
             assert trajectory.bootstraps is not None
-            marks = trajectory.bootstraps > 0
-            times = torch.tensor(list(finals), device=marks.device)
-            states = torch.stack(list(finals.values()))[marks[times]]
-            if len(states):
-                value = self.value(Record(states).seen_on(self.device)).to(marks.device)
-                trajectory.bootstraps[marks] = self.gamma * value
+            marks = trajectory.of_environments(trajectory.bootstraps) > 0  # (T, N)
+            rows = marks[torch.tensor(list(finals), device=marks.device)].to(self.device)
+            columns = zip(*(final.state_like().items() for final in finals.values()), strict=True)
+            record = Record(**{column[0][0]: torch.stack([x for _, x in column])[rows] for column in columns})
+            if len(record.states):
+                trajectory.bootstraps[marks] = self.gamma * self.value(record).to(marks.device)
 
     def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""
@@ -749,10 +833,11 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         if tr.bootstraps is not None:
             rewards = rewards + tr.bootstraps
         values = self.value(tr)  # (T + 1, N)
-        if values.shape != tr.states.shape[:2]:
+        expected = (tr.horizon + 1, *rewards.shape[1:])
+        if values.shape != expected:
             raise ValueError(
-                f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected "
-                f"{tuple(tr.states.shape[:2])}: squeeze its last axis."
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(values.shape)}, expected {expected}: "
+                "squeeze its last axis."
             )
         return rewards, values
 
@@ -767,7 +852,7 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         self.sums = torch.zeros(len(self.log_names) + 1, device=self.device)  # of the logs, and of the weights
         for rollout in self.epochs(buffer.to(self.device)):
             before = self.sums.clone()
-            for batch in rollout.minibatches(self.batch_size):
+            for batch in rollout.minibatches(self.batch_size and max(1, self.batch_size // self.window)):
                 self.update_once(batch)
             if self.is_far(self.ranks.sum(self.sums - before)):
                 break
@@ -784,16 +869,43 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     @torch.no_grad()
     def rows(self, trajectory: Trajectory) -> Rollout:
-        """The trajectory as rows (T * N, ...), with advantages and returns."""
-        tr, weight = trajectory, trajectory.unmasks.float()
-        advantages, returns = self.returns(tr)
+        """The trajectory as rows (T * N, ...), or as windows (T * N / L, L, ...), with advantages and returns."""
+        tr, (seen, windows) = trajectory, self.recalled(trajectory)
+        weight = loss_weight(tr.unmasks, None if tr.alive is None else tr.alive[:-1])
+        advantages, returns = self.returns(seen)
         self.value_norm.watch(returns.flatten(), weight.flatten())
         columns = {
             **{name: x[:-1] for name, x in tr.state_like().items()},
             **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight},
             "advantages": self.standardised(advantages, weight),
         }
-        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None})
+        if self.rnn_dim:
+            columns["keeps"] = tr.keeps
+            columns = {
+                n: x.unflatten(0, (-1, self.window)).transpose(1, 2) for n, x in columns.items() if x is not None
+            }
+        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None}, hidden=windows)
+
+    def recalled(self, trajectory: Trajectory) -> tuple[Trajectory, Tensor | None]:
+        """The trajectory with what was remembered (T + 1, N, ..., H) in place of states, and what was remembered before
+        each window's first row, (T * N / L, ..., H). Without a memory the trajectory itself, and None.
+        """
+        tr, length = trajectory, self.window
+        if not self.rnn_dim:
+            return tr, None
+        if tr.horizon % length:
+            raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
+        first = None if tr.hidden is None else tr.hidden[0]
+        seen = self.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))[0].transpose(0, 1)
+        before = torch.zeros_like(seen[:-1])
+        if first is not None:
+            before[0] = first
+        before[1:] = seen[:-2] * widen(tr.keeps[:-1], seen)
+        return replace(tr, states=seen), before[::length].flatten(0, 1)
+
+    @property
+    def window(self) -> int:
+        return self.seq_len if self.rnn_dim else 1
 
     def standardised(self, advantages: Tensor, weight: Tensor) -> Tensor:
         """Advantages moved to mean 0 and std 1 over the unmasked rows of all ranks, (T, N)."""
@@ -809,6 +921,8 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     def objective(self, batch: Rollout) -> tuple[Tensor, ...]:
         """What both networks minimise, 1707.06347 eq. 9 with c1 = 1 (they share nothing), and what is logged (5,)."""
+        if batch.hidden is not None:
+            batch = replace(batch, states=self.act.remember(batch.states, batch.hidden, batch.keeps)[0])
         logprobs, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
         entropy = weighted_mean(entropy, batch.weight)
         policy_loss = weighted_mean(self.policy_loss(logprobs, batch), batch.weight)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..trajectory import Batch, Record
+from ..trajectory import Batch, Record, widen
 from .AgentBase import AgentOffPolicy
 from .functional import LinearSchedule, at_progress, gaussian_logprob, weighted_mean
 from .h_term import WithHTerm
@@ -30,7 +30,7 @@ class OrnsteinUhlenbeckNoise:
         if self.x is None or self.x.shape != like.shape:
             self.x = torch.zeros_like(like)
         if ended is not None:
-            self.x = self.x * ~ended[:, None]
+            self.x = self.x * ~widen(ended, self.x)
         self.x = self.x - self.theta * self.dt * self.x + sigma * math.sqrt(self.dt) * torch.randn_like(like)
         return self.x
 

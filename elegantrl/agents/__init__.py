@@ -15,6 +15,11 @@ from .AgentPPO import AgentDiscretePPO, AgentPPO
 from .AgentREDQ import AgentREDQ
 from .AgentSAC import AgentModSAC, AgentSAC
 from .AgentTD3 import AgentTD3
+from .MAgentMADDPG import AgentMADDPG
+from .MAgentMAPPO import AgentMAPPO
+from .MAgentMATD3 import AgentMATD3
+from .MAgentQMix import AgentQMix
+from .MAgentVDN import AgentVDN
 
 __all__ = [
     "AgentBase",
@@ -35,4 +40,9 @@ __all__ = [
     "AgentA2C",
     "AgentDiscretePPO",
     "AgentDiscreteA2C",
+    "AgentQMix",
+    "AgentVDN",
+    "AgentMADDPG",
+    "AgentMATD3",
+    "AgentMAPPO",
 ]

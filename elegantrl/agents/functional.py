@@ -41,11 +41,11 @@ def at_progress(value: float | LinearSchedule, progress: float) -> float:
 
 
 def weighted_mean(x: Tensor, weight: Tensor) -> Tensor:
-    """sum(weight * x) / B, over the last axis. weight (B,), x (..., B).
+    """sum(weight * x) / B, over the axes of weight. weight (B,) or (B, M), x (..., *those).
 
     Divides by the constant count, not by the sum of the weights, which differs between machines.
     """
-    return (x * weight).mean(-1)
+    return (x * weight).mean(tuple(range(-weight.dim(), 0)))
 
 
 def gae(rewards: Tensor, undones: Tensor, unmasks: Tensor, values: Tensor, gamma: float, lam: float) -> Tensor:

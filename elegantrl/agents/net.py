@@ -1,4 +1,5 @@
-"""Every network, and the step of its parameters. Letters: B batch, K ensemble, S state, A action.
+"""Every network, and the step of its parameters. Letters: B batch, K ensemble, M agents, S state, A action,
+L rows of a window, H memory, G global state.
 
 Leading axes are free: (T, N, S) works as (B, S) does.
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from types import FunctionType
 from typing import Any
@@ -60,6 +62,14 @@ class EnsembleLinear(nn.Module):
         return torch.baddbmm(self.bias[members], x, self.weight[members])
 
 
+class MemberLinear(EnsembleLinear):
+    """The same with the members behind the batch, each with an input of its own. (..., K, in) -> (..., K, out)"""
+
+    def forward(self, x: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
+        rows = x.reshape(-1, *x.shape[-2:]).transpose(0, 1)
+        return super().forward(rows, members).transpose(0, 1).unflatten(0, x.shape[:-2])
+
+
 class EnsembleMLP(nn.Module):
     """K independent perceptrons. (..., in) -> (K, ..., out)"""
 
@@ -78,24 +88,29 @@ class EnsembleMLP(nn.Module):
         return self.layers[-1](x, members).view(num, *lead, -1)
 
 
-def build_mlp(dims: Dims, activation: str = "relu") -> nn.Sequential:
-    """dims [in, *hidden, out], no activation after the last layer."""
+def build_mlp(dims: Dims, activation: str = "relu", members: int = 0) -> nn.Sequential:
+    """dims [in, *hidden, out], no activation after the last layer.
+
+    members: so many perceptrons, each with an input of its own, (..., K, in) -> (..., K, out); 0: a single one.
+    """
     layers: list[nn.Module] = []
     for dim_in, dim_out in pairwise(dims):
-        layers += [nn.Linear(dim_in, dim_out), ACTIVATIONS[activation]()]
+        linear = MemberLinear(members, dim_in, dim_out) if members else nn.Linear(dim_in, dim_out)
+        layers += [linear, ACTIVATIONS[activation]()]
     return nn.Sequential(*layers[:-1])
 
 
 def layer_init_with_orthogonal(layer: Any, std: float = 1.0, bias_const: float = 0.0) -> Any:
-    """Orthogonal weights with gain `std` and a constant bias, in place."""
-    nn.init.orthogonal_(layer.weight, std)
+    """Orthogonal weights with gain `std` and a constant bias, in place; each member's own."""
+    for weight in layer.weight if layer.weight.dim() == 3 else [layer.weight]:
+        nn.init.orthogonal_(weight, std)
     nn.init.constant_(layer.bias, bias_const)
     return layer
 
 
 def init_orthogonal(net: nn.Sequential, last_std: float) -> nn.Sequential:
     """Orthogonal layers with gain sqrt(2), and `last_std` for the last, in place."""
-    layers = [layer for layer in net if isinstance(layer, nn.Linear)]
+    layers = [layer for layer in net if isinstance(layer, nn.Linear | EnsembleLinear)]
     for layer in layers[:-1]:
         layer_init_with_orthogonal(layer, math.sqrt(2))
     layer_init_with_orthogonal(layers[-1], last_std)
@@ -258,11 +273,17 @@ class NetBase(nn.Module):
     """What actors and critics share: the agent's normalisers. Derive your own networks from ActorBase or CriticBase."""
 
     members = 1  # K of a batched ensemble, whose parameters all have the axis K first
+    copies = 0  # so many networks of one kind, (..., K, S) -> (..., K, A); 0: a single one without that axis
+    encoder: nn.Module
 
     def __init__(self) -> None:
         super().__init__()
         self.state_norm: NoNormaliser = NoNormaliser()
         self.value_norm: NoNormaliser = NoNormaliser()
+
+    def inputs(self, state: Tensor) -> Tensor:
+        """What the first layer sees of a state."""
+        return self.encoder(self.state_norm(state))
 
     def last_layer(self) -> Any:
         """The layer that makes the value; a value normaliser rescales it so that the outputs stay (PopArt)."""
@@ -278,6 +299,9 @@ class NetBase(nn.Module):
 
 class ActorBase(NetBase):
     """A policy. `forward(state, action_mask=None)`: the greedy action."""
+
+    def forget(self, ended: Tensor | None = None) -> None:
+        """What `forward` remembers of the ended (N,) episodes, or of all, is void. Nothing without a memory."""
 
 
 class CriticBase(NetBase):
@@ -303,10 +327,10 @@ class QNet(QNetBase):
     def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
         super().__init__()
         self.encoder, width = build_encoder(state_dim, net_dims)
-        self.net = build_mlp([width, *net_dims, action_dim], activation)
+        self.net = build_mlp([width, *net_dims, action_dim], activation, self.copies)
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        return mask_illegal(self.value_norm.restore(self.net(self.encoder(self.state_norm(state)))), action_mask)
+        return mask_illegal(self.value_norm.restore(self.net(self.inputs(state))), action_mask)
 
 
 class QNetDuel(QNetBase):
@@ -320,7 +344,7 @@ class QNetDuel(QNetBase):
         self.value, self.advantage = nn.Linear(net_dims[-1], 1), nn.Linear(net_dims[-1], action_dim)
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        x = self.activation(self.net(self.encoder(self.state_norm(state))))
+        x = self.activation(self.net(self.inputs(state)))
         advantage = self.advantage(x)
         q = self.value(x) + advantage - advantage.mean(-1, keepdim=True)
         return mask_illegal(self.value_norm.restore(q), action_mask)
@@ -409,10 +433,10 @@ class Actor(ActorBase):
     def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "relu"):
         super().__init__()
         self.encoder, width = build_encoder(state_dim, net_dims)
-        self.net = build_mlp([width, *net_dims, action_dim], activation)
+        self.net = build_mlp([width, *net_dims, action_dim], activation, self.copies)
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        return self.net(self.encoder(self.state_norm(state))).tanh()
+        return self.net(self.inputs(state)).tanh()
 
 
 class ActorSAC(ActorBase):
@@ -424,11 +448,11 @@ class ActorSAC(ActorBase):
         self.net = build_mlp([width, *net_dims, 2 * action_dim], activation)
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        return self.net(self.encoder(self.state_norm(state))).chunk(2, -1)[0].tanh()
+        return self.net(self.inputs(state)).chunk(2, -1)[0].tanh()
 
     def sample(self, state: Tensor) -> tuple[Tensor, Tensor]:
         """An action (B, A) with gradient by reparametrisation, and its log-probability (B,)."""
-        mean, log_std = self.net(self.encoder(self.state_norm(state))).chunk(2, -1)
+        mean, log_std = self.net(self.inputs(state)).chunk(2, -1)
         return squashed_gaussian(mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX), torch.randn_like(mean))
 
     def logprob(self, state: Tensor, action: Tensor) -> Tensor:
@@ -455,11 +479,12 @@ class ActorPPO(ActorBase):
     ):
         super().__init__()
         self.encoder, width = build_encoder(state_dim, net_dims)
-        self.net = init_orthogonal(build_mlp([width, *net_dims, action_dim], activation), last_std=0.01)
-        self.log_std = nn.Parameter(torch.full((action_dim,), float(log_std_init)))
+        net = build_mlp([width, *net_dims, action_dim], activation, self.copies)
+        self.net = init_orthogonal(net, last_std=0.01)
+        self.log_std = nn.Parameter(torch.full((self.copies, action_dim)[not self.copies :], float(log_std_init)))
 
     def mean(self, state: Tensor) -> Tensor:
-        return self.net(self.encoder(self.state_norm(state)))
+        return self.net(self.inputs(state))
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         return self.mean(state).clamp(-1, 1)
@@ -484,10 +509,11 @@ class ActorDiscretePPO(ActorBase):
     def __init__(self, net_dims: Dims, state_dim: StateDim, action_dim: int, activation: str = "tanh"):
         super().__init__()
         self.encoder, width = build_encoder(state_dim, net_dims)
-        self.net = init_orthogonal(build_mlp([width, *net_dims, action_dim], activation), last_std=0.01)
+        net = build_mlp([width, *net_dims, action_dim], activation, self.copies)
+        self.net = init_orthogonal(net, last_std=0.01)
 
     def logits(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
-        return mask_illegal(self.net(self.encoder(self.state_norm(state))), action_mask)
+        return mask_illegal(self.net(self.inputs(state)), action_mask)
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
         return self.logits(state, action_mask).argmax(-1)
@@ -519,7 +545,7 @@ class Critic(CriticBase):
         self.net = build_mlp([width + action_dim, *net_dims, 1], activation)
 
     def forward(self, state: Tensor, action: Tensor) -> Tensor:
-        x = torch.cat([self.encoder(self.state_norm(state)), action], -1)
+        x = torch.cat([self.inputs(state), action], -1)
         return self.value_norm.restore(self.net(x).squeeze(-1))
 
 
@@ -539,7 +565,7 @@ class CriticEnsemble(CriticBase):
         self.members = num_ensembles if isinstance(state_dim, int) else 1
 
     def forward(self, state: Tensor, action: Tensor, members: slice | Tensor = slice(None)) -> Tensor:
-        x = torch.cat([self.encoder(self.state_norm(state)), action], -1)
+        x = torch.cat([self.inputs(state), action], -1)
         return self.value_norm.restore(self.net(x, members).squeeze(-1))
 
 
@@ -584,7 +610,225 @@ class CriticPPO(CriticBase):
         self.net = init_orthogonal(build_mlp([width, *net_dims, 1], activation), last_std=1.0)
 
     def forward(self, state: Tensor) -> Tensor:
-        return self.value_norm.restore(self.net(self.encoder(self.state_norm(state))).squeeze(-1))
+        return self.value_norm.restore(self.net(self.inputs(state)).squeeze(-1))
+
+
+# teams: states (..., M, S) in place of (..., S). A memory makes features of what was seen, for one agent as for many
+
+
+@dataclass(frozen=True)
+class Team:
+    """How the networks of M agents hang together; the default is one agent without the axis M and without a memory."""
+
+    num_agents: int = 0  # M
+    if_share_params: bool = True  # one network for all
+    if_agent_id: bool = True  # which then sees whom it acts for
+    rnn_dim: int = 0  # H of the memory
+
+    @property
+    def ids(self) -> int:
+        """Width of the one-hot id that each agent's state gets."""
+        return self.num_agents if self.if_share_params and self.if_agent_id else 0
+
+    @property
+    def copies(self) -> int:
+        """How many networks there are, 0 for a single one."""
+        return 0 if self.if_share_params else self.num_agents
+
+
+def with_ids(x: Tensor, ids: int) -> Tensor:
+    """Each agent's state and its one-hot id, (..., M, S) -> (..., M, S + M); without ids the state alone."""
+    return torch.cat([x, torch.eye(ids, device=x.device).expand(*x.shape[:-1], ids)], -1) if ids else x
+
+
+class Memory(nn.Module):
+    """A perceptron and behind it a gated recurrent unit, arXiv:1406.1078 eq. 5 to 8. (B, L, S) -> (B, L, H)"""
+
+    def __init__(self, dim_in: int, net_dims: Dims, rnn_dim: int, activation: str = "relu", copies: int = 0):
+        super().__init__()
+        self.enter = build_mlp([dim_in, *net_dims, 3 * rnn_dim], activation, copies)
+        self.recur = build_mlp([rnn_dim, 3 * rnn_dim], activation, copies)
+
+    def forward(self, x: Tensor, hidden: Tensor | None, keeps: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """What is remembered after each row, and after the last (B, ..., H).
+
+        hidden (B, ..., H): before the first row; None: nothing. keeps (B, L) or (B, L, M): where it is False, the next
+        row begins with nothing remembered; what it says of the last row is not used.
+        """
+        entering = self.enter(x)
+        h = torch.zeros_like(entering[:, 0, ..., : entering.shape[-1] // 3]) if hidden is None else hidden
+        rows = []
+        for t, gates in enumerate(entering.unbind(1)):
+            if t and keeps is not None:
+                keep = keeps[:, t - 1]
+                h = h * keep.view(*keep.shape, *[1] * (h.dim() - keep.dim()))
+            (reset_in, update_in, new_in), (reset, update, new) = gates.chunk(3, -1), self.recur(h).chunk(3, -1)
+            new = (new_in + (reset_in + reset).sigmoid() * new).tanh()
+            h = torch.lerp(new, h, (update_in + update).sigmoid())
+            rows.append(h)
+        return torch.stack(rows, 1), h
+
+
+class TeamMember(NetBase):
+    """Makes one agent's network that of M agents, shared by them or each its own, with a memory if asked.
+
+    With a memory, `forward` takes states one after the other and remembers by itself until `forget`; every other
+    method takes what `remember` makes of states.
+    """
+
+    def __init__(
+        self, net_dims: Dims, state_dim: StateDim, action_dim: int, team: Team, activation: str = "relu", *how: Any
+    ):
+        if not isinstance(state_dim, int):
+            raise ValueError(f"Teams and memories (rnn_dim) take feature states, got the image shape {state_dim}.")
+        self.ids, self.copies, width = team.ids, team.copies, state_dim + team.ids
+        head: tuple[Any, ...] = (net_dims, width) if not team.rnn_dim else ((), team.rnn_dim)
+        super().__init__(*head, action_dim, activation, *how)  # type: ignore[call-arg]  # of the network it stands before
+        memory = Memory(width, net_dims, team.rnn_dim, activation, team.copies) if team.rnn_dim else None
+        self.memory, self.members = memory, team.copies or 1
+        self.hidden: Tensor | None = None
+
+    def inputs(self, state: Tensor) -> Tensor:
+        return with_ids(self.state_norm(state), self.ids) if self.memory is None else state
+
+    def remember(self, states: Tensor, hidden: Tensor | None, keeps: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Features of all that was seen up to each row (B, L, ..., H), and what is remembered then; see `Memory`."""
+        assert self.memory is not None, "this network has no memory"
+        return self.memory(with_ids(self.state_norm(states), self.ids), hidden, keeps)
+
+    def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        if self.memory is not None:
+            if self.hidden is not None and self.hidden.shape[:-1] != state.shape[:-1]:
+                self.hidden = None  # these are other environments
+            rows, self.hidden = self.remember(state[:, None], self.hidden)
+            state = rows[:, 0]
+        return super().forward(state, action_mask)
+
+    def forget(self, ended: Tensor | None = None) -> None:
+        if self.hidden is not None:
+            shape = (-1, *[1] * (self.hidden.dim() - 1))
+            self.hidden = (
+                None if ended is None else self.hidden.masked_fill(ended.to(self.hidden.device).view(shape), 0.0)
+            )
+
+
+class ActorTeam(TeamMember, Actor):
+    """Deterministic policies. (B, M, S) -> (B, M, A) in [-1, 1]"""
+
+
+class ActorMAPPO(TeamMember, ActorPPO):
+    """Gaussian policies. (B, M, S) -> their means (B, M, A)"""
+
+
+class ActorDiscreteMAPPO(TeamMember, ActorDiscretePPO):
+    """Categorical policies. (B, M, S) -> the likeliest actions (B, M)"""
+
+
+class VDNMixer(nn.Module):
+    """Q_tot = sum_m Q_m, arXiv:1706.05296 section 3. (..., M), (..., G) -> (...)"""
+
+    def forward(self, q: Tensor, state: Tensor) -> Tensor:
+        return q.sum(-1)
+
+
+class QMixer(nn.Module):
+    """Q_tot that grows in every Q_m, with weights made from the global state, arXiv:1803.11485 section 4.1.
+
+    (..., M), (..., G) -> (...). mixing_dim: width of the hidden layer.
+    """
+
+    def __init__(self, num_agents: int, global_dim: int, mixing_dim: int = 32):
+        super().__init__()
+        self.weight_in, self.bias_in = nn.Linear(global_dim, num_agents * mixing_dim), nn.Linear(global_dim, mixing_dim)
+        self.weight_out = nn.Linear(global_dim, mixing_dim)
+        self.bias_out = build_mlp([global_dim, mixing_dim, 1])
+
+    def forward(self, q: Tensor, state: Tensor) -> Tensor:
+        weight_in = self.weight_in(state).abs().unflatten(-1, (q.shape[-1], -1))  # not negative: eq. 5
+        hidden = nn.functional.elu((q[..., None, :] @ weight_in).squeeze(-2) + self.bias_in(state))
+        return (hidden * self.weight_out(state).abs()).sum(-1) + self.bias_out(state).squeeze(-1)
+
+
+class QNetTeam(TeamMember, QNet):
+    """Q_m(s_m, .) of each agent (..., M, S) -> (..., M, A), and a mixer that makes Q_tot of those of their actions."""
+
+    def __init__(
+        self,
+        net_dims: Dims,
+        state_dim: StateDim,
+        action_dim: int,
+        team: Team,
+        mixer: nn.Module,
+        activation: str = "relu",
+    ):
+        super().__init__(net_dims, state_dim, action_dim, team, activation)
+        self.mixer, self.members = mixer, 1  # clipped as one
+
+    def mix(self, q: Tensor, state: Tensor, alive: Tensor | None) -> Tensor:
+        """Q_tot. q (..., M), state (..., G) -> (...). The dead add nothing."""
+        return self.mixer(q if alive is None else q * alive, state)
+
+
+class CriticTeam(CriticBase):
+    """K joint critics Q_m(x, a_1 .. a_M) of each agent, arXiv:1706.02275 eq. 5. (B, G), (B, M, A) -> (K, B, M)
+
+    With actions (B, M, M, A), each agent's critics see joint actions of their own, those at its place on the first M.
+    """
+
+    def __init__(
+        self,
+        net_dims: Dims,
+        global_dim: int,
+        action_dim: int,
+        team: Team,
+        num_ensembles: int = 1,
+        activation: str = "relu",
+    ):
+        super().__init__()
+        self.num_agents, self.num_ensembles, self.ids = team.num_agents, num_ensembles, team.ids
+        self.members = num_ensembles * (team.copies or 1)
+        width = global_dim + team.num_agents * action_dim + team.ids
+        self.net = build_mlp([width, *net_dims, 1], activation, self.members)
+
+    def forward(self, state: Tensor, action: Tensor) -> Tensor:
+        joint = action.flatten(-2)  # (B, MA) or (B, M, MA)
+        joint = (
+            joint
+            if action.dim() > state.dim() + 1
+            else joint[..., None, :].expand(*joint.shape[:-1], self.num_agents, -1)
+        )
+        x = torch.cat([state[..., None, :].expand(*joint.shape[:-1], -1), joint], -1)
+        x = with_ids(x, self.ids).expand(self.num_ensembles, *joint.shape[:-1], -1)  # (K, B, M, in)
+        if self.members == self.num_ensembles:  # shared by the agents
+            return self.value_norm.restore(self.net(x.movedim(0, -2)).squeeze(-1).movedim(-1, 0))
+        q = self.net(x.movedim(0, -3).flatten(-3, -2)).squeeze(-1)  # (B, K M)
+        return self.value_norm.restore(q.unflatten(-1, (self.num_ensembles, -1)).movedim(-2, 0))
+
+
+class CriticOfMemory(CriticPPO):
+    """V of what a policy remembers, which has normalised states before. (B, H) -> (B,)"""
+
+    def inputs(self, state: Tensor) -> Tensor:
+        return state
+
+
+class CriticMAPPO(CriticBase):
+    """V_m of each agent from the global state, (B, G) -> (B, M).
+
+    own_dim: width S of what each agent adds to that of its own, (B, G), (B, M, S) -> (B, M); 0: nothing.
+    """
+
+    def __init__(self, net_dims: Dims, global_dim: int, team: Team, activation: str = "tanh", own_dim: int = 0):
+        super().__init__()
+        self.ids = team.ids if own_dim else 0
+        dims = [global_dim + own_dim + self.ids, *net_dims, 1 if own_dim else team.num_agents]
+        self.net = init_orthogonal(build_mlp(dims, activation, team.copies if own_dim else 0), last_std=1.0)
+
+    def forward(self, state: Tensor, own: Tensor | None = None) -> Tensor:
+        if own is None:
+            return self.value_norm.restore(self.net(state))
+        both = torch.cat([state[..., None, :].expand(*own.shape[:-1], -1), own], -1)
+        return self.value_norm.restore(self.net(with_ids(both, self.ids)).squeeze(-1))
 
 
 # one step of a network's parameters

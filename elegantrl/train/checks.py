@@ -25,7 +25,7 @@ def _names(text: str) -> frozenset[str]:
 # Bounds are for the library's own names: a user's own setting may be negative, or infinite.
 POSITIVE = _names(
     "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
-    "target_delay num_ensembles alpha_init adam_eps n_step target_members "
+    "target_delay num_ensembles alpha_init adam_eps n_step target_members seq_len mixing_dim gumbel_tau "
     "h_term_k_step h_term_sample_rate h_term_update_gap h_term_buffer_size"
 )
 NOT_NEGATIVE = _names(
@@ -33,7 +33,7 @@ NOT_NEGATIVE = _names(
     "lambda_gae_adv lambda_entropy target_kl explore_rate explore_noise_std policy_noise_std policy_noise_clip "
     "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
     "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag lambda_fit_cum_r "
-    "lambda_h_term h_term_gamma h_term_drop_rate"
+    "lambda_h_term h_term_gamma h_term_drop_rate rnn_dim burn_in lambda_logit num_agents global_dim"
 )
 SHARES = _names(  # at most 1
     "gamma state_value_tau soft_update_tau lambda_gae_adv explore_rate loss_tau per_alpha per_beta h_term_gamma "

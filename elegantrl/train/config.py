@@ -46,7 +46,13 @@ __all__ = [
     "get_gym_env_args",
     "kwargs_filter",
 ]
-PROBED = (*ENV_ATTRIBUTES, "state_dtype", "codec")  # what the environment says unless the user does
+PROBED = (
+    *ENV_ATTRIBUTES,
+    "num_agents",
+    "global_dim",
+    "state_dtype",
+    "codec",
+)  # what the environment says unless the user does
 PROBED_TYPES = {"num_envs": int, "max_step": int, "action_dim": int, "if_discrete": bool}
 
 
@@ -207,7 +213,7 @@ class Config:
 
     def _learn_from(self, env: Any) -> None:
         """Stores what `env` says, where the user did not. ValueError: the user said something else."""
-        plain: dict[str, Any] = {"state_dtype": torch.float32}
+        plain: dict[str, Any] = {"state_dtype": torch.float32, "num_agents": 0, "global_dim": 0}
         plain["codec"] = ActionCodec.plain(env.action_dim, env.if_discrete)
         said: dict[str, Any] = {name: getattr(env, name, plain.get(name)) for name in PROBED if name != "num_envs"}
         told = {name: value for name, value in {**(self.env_args or {}), **self.__dict__}.items() if value is not None}
@@ -377,9 +383,9 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
             args.__dict__["num_envs"] = env.num_envs
         if env.num_envs != args.num_envs:
             raise ValueError(f"num_envs={args.num_envs} was asked for, {env.env_name} has {env.num_envs} environments")
-    for name in ("state_dim", "action_dim", "if_discrete"):  # the actor is one and the same
-        if getattr(env, name) != getattr(args, name):
-            told = f"{name} is {getattr(env, name)!r}, not {getattr(args, name)!r}"
+    for name in ("state_dim", "action_dim", "if_discrete", "num_agents"):  # the actor is one and the same
+        if getattr(env, name, 0) != getattr(args, name):
+            told = f"{name} is {getattr(env, name, 0)!r}, not {getattr(args, name)!r}"
             raise ValueError(f"{env.env_name}, the environment for evaluation, is unlike the one that trains: {told}")
     return env
 

@@ -24,6 +24,7 @@ from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.processes import Child, Link, ProcessFault, listen
 from elegantrl.train.recorder import MEASURED, Recorder
 from elegantrl.train.shared import SharedTensors
+from elegantrl.train.tally import TeamTally
 from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
@@ -146,11 +147,14 @@ class Evaluator(Scores):
         if not self.is_due(total_step, force):
             return False
         seed = self.args.seed_for("evaluate", len(self.records.rows))
-        returns, lengths = play_greedily(self.env, agent, self.episodes, seed)
+        tally = TeamTally()
+        returns, lengths = play_greedily(self.env, agent, self.episodes, seed, tally=tally)
         previous_step = self.records.last_step
         is_best = returns.mean() > self.records.best_return
         row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
-        row = self.records.append(row | logs | {"avgS": lengths.mean(), "stdS": lengths.std()})
+        row = self.records.append(
+            row | logs | tally.means(len(returns)) | {"avgS": lengths.mean(), "stdS": lengths.std()}
+        )
 
         self._save_actor(getattr(agent, "act", agent), total_step, is_best)
         self.records.save(self.cwd)
@@ -330,7 +334,12 @@ def _summary_writer_class() -> Any:
 
 # --- playing ---
 def play_greedily(
-    env: Any, agent: Any, episodes: int, seed: int | None = None, watch: Callable[[], Any] | None = None
+    env: Any,
+    agent: Any,
+    episodes: int,
+    seed: int | None = None,
+    watch: Callable[[], Any] | None = None,
+    tally: TeamTally | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """`play_episodes` by `agent.greedy(state, action_mask)`, or by an actor module's actions or action values.
 
@@ -340,30 +349,41 @@ def play_greedily(
     modules = list(act.modules()) if isinstance(act, torch.nn.Module) else []
     device = next((p.device for module in modules for p in module.parameters()), torch.device("cpu"))
 
+    forget = getattr(act, "forget", lambda ended=None: None)  # of an actor with a memory
+
     def policy(state: Tensor, action_mask: Tensor | None) -> Tensor:
         if watch is not None:
             watch()
-        state = state.to(device)
+        state, mask = state.to(device), None if action_mask is None else action_mask.to(device)
         if hasattr(agent, "greedy"):
-            return agent.greedy(state, None if action_mask is None else action_mask.to(device))
-        action = act(state)
+            return agent.greedy(state, mask)
+        action = act(state) if mask is None else act(state, mask)
         return action.argmax(dim=-1) if env.if_discrete and action.is_floating_point() else action
 
     in_training = [module for module in modules if module.training]
     try:
         for module in in_training:  # dropout is off, batch statistics stay
             module.training = False
-        return play_episodes(env, policy, episodes, seed)
+        return play_episodes(env, policy, episodes, seed, tally, forget)
     finally:
+        forget()
         for module in in_training:
             module.training = True
 
 
-def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+def play_episodes(
+    env: Any,
+    policy: Policy,
+    episodes: int,
+    seed: int | None = None,
+    tally: TeamTally | None = None,
+    forget: Callable[[Tensor], None] | None = None,
+) -> tuple[np.ndarray, np.ndarray]:
     """Returns and lengths (steps) of the first `episodes` episodes of each environment, both (episodes * N,) float64.
 
     The first ones, not the first to end: those would be the short ones. Reset rows of next-step environments are not
-    counted. The reward of a team is the mean over its agents. Global random states are those of before afterwards.
+    counted. The reward of a team is the mean over its agents; `tally` takes their own. `forget` is told in which
+    environments (N,) an episode begins. Global random states are those of before afterwards.
     An episode that overruns the environment's `max_step` ends the play: it is counted as it stands, with a warning.
     Raises EnvironmentFault where the environment raises, FloatingPointError where a state or reward is not finite.
     """
@@ -376,10 +396,13 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
         column = torch.arange(num_envs)
         done = torch.zeros(num_envs, dtype=torch.bool)
         episode = torch.zeros(num_envs, dtype=torch.long)
+        if forget is not None:
+            forget(~done)
         for _ in range(1, episodes * (env.max_step + 2)):
             resetting = done if next_step else torch.zeros_like(done)
             steps += ~resetting
             state, reward, terminal, truncate, info = env.step(policy(state, info.get("action_mask")))
+            each = reward
             reward = reward.reshape(num_envs, -1).mean(dim=1).cpu().double()
             _check_finite("state", state, steps, env)
             _check_finite("reward", reward.masked_fill(resetting, 0.0), steps, env)
@@ -387,6 +410,10 @@ def play_episodes(env: Any, policy: Policy, episodes: int, seed: int | None = No
             totals[0, index, column] += reward
             totals[1, index, column] += 1
             done = (terminal | truncate).cpu() & ~resetting
+            if tally is not None:
+                tally.add(each.cpu(), done, index < episodes, info)
+            if forget is not None:
+                forget(resetting if next_step else done)
             episode = (episode + done).clamp_(max=episodes)
             if int(episode.min()) == episodes:
                 break

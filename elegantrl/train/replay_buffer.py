@@ -13,8 +13,9 @@ from torch import Tensor
 
 from ..agents.functional import LinearSchedule
 from ..device import device_of
-from ..trajectory import OPTIONAL, STATE_LIKE, Batch, Record, Trajectory
+from ..trajectory import OPTIONAL, STATE_LIKE, Batch, Record, Trajectory, loss_weight, widen
 
+PER_AGENT = ("rewards", "undones", "unmasks")  # for some algorithms one of each agent
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
 FAN_OUT = 64  # leaves in a block of the sum tree
 DRAW_BYTES = 2**20  # what uniform samples that are drawn together may take: it should stay in a core's cache
@@ -35,6 +36,7 @@ class ReplayBuffer:
     """A ring of contiguous rows: row i's next state is row i + 1's state, so no state is stored twice.
 
     max_size: transitions in all; each of the num_seqs environments has max_size // num_seqs rows and its own head.
+    num_agents: M of a team, 0 for one agent without that axis.
     The newest row of a sequence is never sampled, because its successor has not been written.
     args: a Config. With prioritised replay its per_beta rises to 1 over the run, unless it is a schedule.
     Raises MemoryError, before it allocates, where the ring does not fit, with the size that would.
@@ -50,6 +52,7 @@ class ReplayBuffer:
         if_use_per: bool = False,
         if_discrete: bool = False,
         args: Any = None,
+        num_agents: int = 0,
     ):
         self.device = device_of(gpu_id)
         self.max_size, self.num_seqs = int(max_size), int(num_seqs)
@@ -59,9 +62,10 @@ class ReplayBuffer:
                 f"buffer_size {max_size} leaves {self.rows} rows for each of {num_seqs} environments; at least 2 are "
                 f"needed: set buffer_size to {2 * num_seqs} or more."
             )
-        state_shape = (state_dim,) if isinstance(state_dim, int) else tuple(state_dim)
+        team = (num_agents,) if num_agents else ()
+        state_shape = (*team, state_dim) if isinstance(state_dim, int) else (*team, *state_dim)
         state_dtype = torch.float32 if args is None else args.state_dtype
-        action = ((), torch.long) if if_discrete else ((action_dim,), torch.float32)
+        action = (team, torch.long) if if_discrete else ((*team, action_dim), torch.float32)
         self.shapes: dict[str, tuple[tuple[int, ...], torch.dtype]] = {
             "states": (state_shape, state_dtype),
             "actions": action,
@@ -83,6 +87,13 @@ class ReplayBuffer:
 
     def allocate(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         return torch.zeros((self.rows * self.num_seqs, *shape), dtype=dtype, device=self.device)
+
+    def make_room(self, name: str, shape: Sequence[int], dtype: torch.dtype) -> None:
+        """A column for what is not known before the first rows come: state-like fields, rewards of each agent."""
+        is_first = name in PER_AGENT and self.cur_size == 0 and self.shapes[name][0] != tuple(shape)
+        if name not in self.columns or is_first:
+            self.shapes[name] = (tuple(shape), dtype)
+            self.columns[name] = self.allocate(*self.shapes[name])
 
     @property
     def bytes_per_transition(self) -> int:
@@ -106,10 +117,9 @@ class ReplayBuffer:
         if not isinstance(items, Trajectory):
             items = Trajectory.from_tuple(items, items[0][-1])
         tr, n = items.to(self.device), self.num_seqs
-        for name in (*STATE_LIKE, *OPTIONAL):
-            if name not in self.columns and (x := getattr(tr, name)) is not None:
-                self.shapes[name] = (tuple(x.shape[2:]), x.dtype)
-                self.columns[name] = self.allocate(*self.shapes[name])
+        found = {name: x for name in (*self.columns, *STATE_LIKE, *OPTIONAL) if (x := getattr(tr, name)) is not None}
+        for name, x in found.items():
+            self.make_room(name, x.shape[2:], x.dtype)
         cols = torch.arange(n, device=self.device) if columns is None else columns
         skip = max(0, tr.horizon - self.rows)  # rows that this same trajectory would overwrite
         steps = torch.arange(skip, tr.horizon, device=self.device)[:, None]
@@ -121,7 +131,7 @@ class ReplayBuffer:
         if self.tree is not None:
             had_rows = (self.size[cols] > 0) & (tr.horizon < self.rows)  # else that row is overwritten by now
             index_all = torch.cat([newest[had_rows], index])
-            priority = torch.where(self.columns["unmasks"][index_all], self.tree.max_priority, 0.0)
+            priority = torch.where(self.is_row(index_all), self.tree.max_priority, 0.0)
             priority[-len(cols) :] = 0.0  # the newest rows
             self.tree.update(index_all, priority)
         self.head[cols] = (self.head[cols] + tr.horizon) % self.rows
@@ -129,31 +139,56 @@ class ReplayBuffer:
         self.cur_size = int(self.size.min())
         self.add_size += tr.horizon * len(cols)
 
-    def sample(self, batch_size: int, gamma: float = 0.99, n_step: int = 1) -> Batch:
-        """Transitions drawn uniformly, or by their priority. n_step: rewards that are summed, see `look_ahead`."""
-        if self.cur_size < 2:
-            raise ValueError(f"Each sequence needs 2 rows before a sample, this buffer has {self.cur_size}.")
+    def by_row(self, x: Tensor, index: Tensor) -> Tensor:
+        """Whether x (*index.shape) or (*index.shape, M) bool holds for a row: for any of its agents."""
+        return x if x.dim() == index.dim() else x.any(-1)
+
+    def is_row(self, index: Tensor) -> Tensor:
+        """Which rows are transitions, (B,) bool."""
+        return self.by_row(self.columns["unmasks"][index], index)
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """Rows of a column by index (B,) or (B, L)."""
+        return self.columns[name].index_select(0, index.flatten()).unflatten(0, index.shape)
+
+    def sample(self, batch_size: int, gamma: float = 0.99, n_step: int = 1, length: int = 1) -> Batch:
+        """Transitions drawn uniformly, or by their priority: (B, ...).
+
+        n_step: rewards that are summed, see `look_ahead`. length: above 1, windows of so many rows that follow each
+        other, (B, L, ...), drawn uniformly. They may hold the end of an episode: `keeps` says where.
+        """
+        if length > 1 and (self.tree is not None or n_step > 1):
+            raise ValueError(
+                "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step alone."
+            )
+        if self.cur_size < length + 1:
+            raise ValueError(f"Each sequence needs {length + 1} rows before a sample, this buffer has {self.cur_size}.")
         if self.tree is None:
             col = torch.randint(self.num_seqs, (batch_size,), device=self.device)
             size = self.size[col]
-            age = torch.randint(2**62, (batch_size,), device=self.device) % (size - 1)  # the newest row is left out
+            age = torch.randint(2**62, (batch_size,), device=self.device) % (size - length)  # without the newest row
+            if length > 1:
+                age, size, col = (age[:, None] + torch.arange(length, device=self.device), size[:, None], col[:, None])
             index = (self.head[col] - size + age) % self.rows * self.num_seqs + col
             importance = None
         else:
             index, importance = self.tree.sample(batch_size)
-        weight = self.columns["unmasks"][index].float()
+        unmasks = self.take("unmasks", index)
         rewards, undones, discount, after = self.look_ahead(index, gamma, n_step)
         state_like = [name for name in STATE_LIKE if name in self.columns]
+        now = {name: self.take(name, index) for name in state_like}
+        weight = loss_weight(unmasks, now.get("alive"))
         return Batch(
-            **{name: self.columns[name].index_select(0, index) for name in state_like},
-            **{name: self.columns[name][index] for name in OPTIONAL if name in self.columns},
-            actions=self.columns["actions"].index_select(0, index),
+            **now,
+            **{name: self.take(name, index) for name in OPTIONAL if name in self.columns},
+            actions=self.take("actions", index),
             rewards=rewards,
             undones=undones,
             discount=discount,
-            weight=weight if importance is None else weight * importance,
+            weight=weight if importance is None else weight * widen(importance, weight),
             index=index,
-            next=Record(**{name: self.columns[name].index_select(0, after) for name in state_like}),
+            next=Record(**{name: self.take(name, after) for name in state_like}),
+            keeps=undones & unmasks if length > 1 else None,
         )
 
     def look_ahead(self, index: Tensor, gamma: float, n_step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -167,23 +202,29 @@ class ReplayBuffer:
         discount, keep = gamma * undone, undone & unmasks[index]
         for _ in range(n_step - 1):
             beyond = self.following(after)
-            keep = keep & unmasks[after] & (beyond // self.num_seqs != self.head[after % self.num_seqs])
+            keep = keep & unmasks[after] & widen(beyond // self.num_seqs != self.head[after % self.num_seqs], keep)
             total = total + discount * keep * rewards[after]
             undone = torch.where(keep, undones[after], undone)
             discount = torch.where(keep, gamma * discount * undone, discount)
-            after, keep = torch.where(keep, beyond, after), keep & undone
+            after, keep = torch.where(self.by_row(keep, index), beyond, after), keep & undone
         return total, undone, discount, after
 
     def following(self, index: Tensor) -> Tensor:
         """The rows that come next in their sequences."""
         return (index + self.num_seqs) % (self.rows * self.num_seqs)
 
-    def batches(self, count: int, batch_size: int, gamma: float = 0.99, n_step: int = 1) -> Iterator[Batch]:
-        """`count` samples for as many updates. Uniform ones are drawn several at once: no feedback changes them."""
-        bytes_each = 2 * batch_size * self.bytes_per_transition
+    def batches(
+        self, count: int, batch_size: int, gamma: float = 0.99, n_step: int = 1, length: int = 1
+    ) -> Iterator[Batch]:
+        """`count` samples for as many updates. Uniform ones are drawn several at once: no feedback changes them.
+
+        batch_size: rows of one sample; of windows there are batch_size // length.
+        """
+        batch_size = max(1, batch_size // length)
+        bytes_each = 2 * batch_size * length * self.bytes_per_transition
         while count > 0:
             together = 1 if self.tree is not None else min(count, max(1, DRAW_BYTES // bytes_each))
-            yield from self.sample(together * batch_size, gamma, n_step=n_step).split(batch_size)
+            yield from self.sample(together * batch_size, gamma, n_step, length).split(batch_size)
             count -= together
 
     def anneal(self, progress: float) -> None:
@@ -197,7 +238,10 @@ class ReplayBuffer:
         A row whose leaf is 0, because it is masked or the newest of its sequence, keeps that.
         """
         if self.tree is not None:
-            size = td.abs() if td.dim() == 1 else td.abs().mean(0)
+            size = td.abs()
+            for _ in range(batch.rewards.dim() - 1):  # the agents'
+                size = size.mean(-1)
+            size = size if size.dim() == 1 else size.mean(0)
             priority = (size + PRIORITY_EPS) ** self.tree.alpha
             self.tree.update(batch.index, priority * (self.tree.leaves[batch.index] > 0))
 
@@ -221,9 +265,7 @@ class ReplayBuffer:
                 "without the buffer."
             )
         for name, saved in state["columns"].items():
-            if name not in self.columns:
-                self.shapes[name] = (tuple(saved.shape[1:]), saved.dtype)
-                self.columns[name] = self.allocate(*self.shapes[name])
+            self.make_room(name, saved.shape[1:], saved.dtype)
             self.columns[name][: len(saved)] = saved.to(self.device)
         self.head.copy_(state["head"])
         self.size.copy_(state["size"])
@@ -311,4 +353,5 @@ def init_replay_buffer(args: Any, gpu_id: int, num_seqs: int | None = None) -> R
         if_use_per=args.if_use_per,
         if_discrete=args.if_discrete,
         args=args,
+        num_agents=args.num_agents,
     )

@@ -32,6 +32,7 @@ from .worker import PipeWorker, Worker
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
 MUST_STAY = (
     *("agent_class", "env_name", "num_envs", "state_dim", "action_dim", "if_discrete", "net_dims", "activation"),
+    *("num_agents", "global_dim", "if_share_params", "if_agent_id", "rnn_dim"),
     *("num_ensembles", "if_norm_state", "if_norm_value", "if_norm_reward", "state_value_tau"),
 )
 HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}

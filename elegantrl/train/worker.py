@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..ranks import ONE_RANK
-from ..trajectory import Trajectory
+from ..trajectory import Trajectory, widen
 from .config import Config, build_agent, build_vec_env
 from .processes import Child, Link, ProcessFault, listen
 from .seeds import seed_everything
@@ -69,12 +69,12 @@ class Tally:
 
     def is_step(self, tr: Trajectory) -> Tensor:
         """Where an environment did not only reset itself, (T, N) bool."""
-        return tr.unmasks if self.autoreset == "next_step" else torch.ones_like(tr.unmasks)
+        return tr.of_environments(tr.unmasks) if self.autoreset == "next_step" else torch.ones_like(tr.dones)
 
     def count(self, tr: Trajectory) -> Tensor:
         """Steps, rewards and the returns of finished episodes. Returns the steps of each environment, (N,)."""
         new_steps = self.is_step(tr).sum(0).cpu()
-        rewards, dones = tr.rewards.cpu().double(), tr.dones.cpu()
+        rewards, dones = tr.of_environments(tr.rewards).cpu().double(), tr.dones.cpu()
         step = torch.arange(1, tr.horizon + 1)[:, None]
         last_end = (dones * step).amax(0)  # (N,), 0 where no episode ended
         total = self.running + rewards.sum(0)
@@ -83,7 +83,7 @@ class Tally:
         numbers = torch.stack([new_steps.sum(), rewards.sum(), returns, dones.sum()]).double()
         steps, reward_sum, return_sum, episodes = self.ranks.sum(numbers).tolist()
         self.total_step += int(steps)
-        self.reset_rows += tr.unmasks.numel() * self.ranks.size - int(steps)
+        self.reset_rows += tr.dones.numel() * self.ranks.size - int(steps)
         self.reward_sum += reward_sum
         self.reward_count += int(steps)
         self.return_sum += return_sum
@@ -141,6 +141,7 @@ class Worker(Tally):
             self.check_finite(tr)  # a NaN that went before is the cause, not the exception that came of it
             raise
         self.check_finite(tr)
+        self.check_masks(tr)
         self.steps += self.count(tr)
         return tr
 
@@ -156,6 +157,21 @@ class Worker(Tally):
                 raise EnvironmentFault(
                     f"{source} a value that is not finite in {name} at step {step} of environment {n} (row {t} of the "
                     f"rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
+                )
+
+    def check_masks(self, tr: Trajectory) -> None:
+        """Raises EnvironmentFault where a mask allows nothing although an action is used."""
+        if tr.action_mask is not None:
+            stuck = ~tr.action_mask[:-1].any(-1)  # (T, N) or (T, N, M)
+            stuck &= widen(self.is_step(tr), stuck)
+            if tr.alive is not None:
+                stuck &= tr.alive[:-1]
+            if bool(stuck.any()):
+                t, n, *agent = stuck.nonzero()[0].tolist()
+                whose = f" of agent {agent[0]}" if agent else ""
+                raise EnvironmentFault(
+                    f"{self.env.env_name} returned an action_mask{whose} that allows no action at step "
+                    f"{int(self.steps_before(t)[n])} of environment {n}: allow at least one where an action is used"
                 )
 
     def steps_before(self, row: int) -> Tensor:
