@@ -2,6 +2,7 @@
 
 from .check import check_env, check_vec_env
 from .mujoco_batch import MujocoVecEnv
+from .multi import TeamVecEnv
 from .single import ENV_ATTRIBUTES, GymEnv, is_instance, is_vec_env, kwargs_filter, make_env
 from .spaces import ActionCodec
 from .tensor import SingleEnv, TensorEnv
@@ -14,6 +15,7 @@ __all__ = [
     "GymVecEnv",
     "MujocoVecEnv",
     "SingleEnv",
+    "TeamVecEnv",
     "TensorEnv",
     "as_vec_env",
     "check_env",

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ..device import device_of
 from ..warn import warn
+from .multi import as_teams
 from .spaces import ActionCodec
 
 ENV_ATTRIBUTES = ("env_name", "num_envs", "max_step", "state_dim", "action_dim", "if_discrete")
@@ -218,9 +219,14 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
     if isinstance(env_class, str):
         env_class, env_args = gym.make, {**env_args, "env_name": env_class}
     env_class = env_class or gym.make
-    env = env_class if is_instance(env_class) else env_class(**constructor_keywords(env_class, env_args, gpu_id))
+    keywords = {} if is_instance(env_class) else constructor_keywords(env_class, env_args, gpu_id)
+    env = env_class if is_instance(env_class) else env_class(**keywords)
     if isinstance(env, GymEnv) or is_vec_env(env):
         return env
+    num_envs = 1 if is_instance(env_class) else int(env_args.get("num_envs") or 1)
+    teams = as_teams(env, lambda: env_class(**keywords), num_envs, env_args.get("max_step"), device_of(gpu_id))
+    if teams is not None:
+        return teams
     from .simulators import adapted  # here, because it imports this file
 
     if (many := adapted(env, device_of(gpu_id))) is not None:
