@@ -167,7 +167,9 @@ def test_older_doors():
     buffer = ReplayBufferMP(-1, 100, 3, 2, buffer_num=4, if_use_per=True)
     assert (buffer.rows, buffer.num_seqs) == (25, 4) and buffer.tree is not None
     args = {"buffer_size": 50, "state_dim": 3, "action_dim": 2, "num_envs": 5, "if_use_per": True, "if_discrete": False}
-    buffer = init_replay_buffer(Settings(**args, state_dtype=torch.float32, per_alpha=0.9, per_beta=0.7), -1)
+    buffer = init_replay_buffer(
+        Settings(**args, state_dtype=torch.float32, per_alpha=0.9, per_beta=0.7, num_agents=0), -1
+    )
     assert (buffer.rows, buffer.tree.alpha, buffer.tree.beta) == (10, 0.9, 0.7)
 
 
