@@ -1,0 +1,162 @@
+"""Do teams learn? Each row of ROWS for several seeds, one thread each; raw evaluations and a table.
+
+    python benchmarks/teams.py                                    # everything that is not finished yet (hours)
+    python benchmarks/teams.py --tasks spread --agents QMix MAPPO --seeds 1
+    python benchmarks/teams.py --report                           # only rewrite the table from the raw rows
+
+Protocol: as benchmarks/learning.py; the score is the mean of a run's last evaluations (EVALUATIONS of them, EPISODES
+greedy episodes each) on the tensor-native task. Trained policies of spread and speaker are then played on mpe2 itself.
+Units: avgR is the mean over agents of an agent's return in mpe2's units. Published numbers for spread are those of the
+original environment, where each agent gets the sum over agents of distances and collisions, without mpe2's factor
+local_ratio = 0.5: 2 times the team's sum, so 6 times avgR. Those for speaker are sums over both agents, 2 times avgR.
+Raw rows: results/teams/{task}/{agent}_{seed}.csv; its first line holds the settings and the versions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
+
+import torch
+from learning import RESULTS, EvaluationClock, Row, plain, read_run, write_run
+
+import elegantrl
+from elegantrl import Config, agents, build_env, train_agent
+from elegantrl.agents.functional import LinearSchedule
+from elegantrl.envs.mpe import SimpleSpeakerListener, SimpleSpread
+from elegantrl.envs.teams import Battle
+from elegantrl.train.evaluator import play_greedily
+
+EPISODES = 100
+EVALUATIONS = 3  # the score is the mean of so many last ones
+TASKS = {"spread": SimpleSpread, "speaker": SimpleSpeakerListener, "battle": Battle}
+MPE2 = {"spread": "simple_spread_v3", "speaker": "simple_speaker_listener_v4"}
+UNIT = {"spread": 6, "speaker": 2, "battle": 1}  # published numbers are so many times avgR
+PUBLISHED = {
+    ("spread", "QMix"): -127, ("spread", "VDN"): -131, ("spread", "MAPPO"): -134, ("spread", "MADDPG"): -142,
+}  # fmt: skip
+
+VALUES = {
+    "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
+    "learning_rate": LinearSchedule(1e-3),
+}  # fmt: skip
+JOINT = {
+    "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 64, "buffer_size": 200_000,
+    "learning_rate": LinearSchedule(1e-3), "gamma": 0.95, "soft_update_tau": 0.01,
+}  # fmt: skip
+MAPPO = {
+    "num_envs": 64, "horizon_len": 50, "batch_size": 800, "learning_rate": LinearSchedule(7e-4), "if_norm_value": True,
+}  # fmt: skip
+
+
+def rows() -> list[Row]:
+    """2M steps of the environments off-policy, as published, and what MAPPO needs (20M are published)."""
+    found = [Row("spread", name, 2_000_000, 200_000, VALUES, 3) for name in ("QMix", "VDN")]
+    for name in ("MADDPG", "MATD3"):
+        found += [Row(task, name, 2_000_000, 200_000, JOINT, 3) for task in ("spread", "speaker")]
+    found += [Row(task, "MAPPO", 2_000_000, 200_000, MAPPO, 3) for task in ("spread", "speaker")]
+    found += [Row("battle", name, 300_000, 30_000, VALUES, 3) for name in ("QMix", "VDN")]
+    return [*found, Row("battle", "MAPPO", 500_000, 50_000, MAPPO | {"repeat_times": 5}, 3)]
+
+
+def path_of(row: Row, seed: int, results: Path) -> Path:
+    return results / "teams" / row.task / f"{row.agent}_{seed}.csv"
+
+
+def told(row: Row) -> dict[str, Any]:
+    return row.told() | {"eval_times": EPISODES}
+
+
+def is_finished(row: Row, seed: int, results: Path) -> bool:
+    path = path_of(row, seed, results)
+    return path.exists() and read_run(path)[0]["settings"] == plain(told(row))
+
+
+def run_row(row: Row, seed: int, results: Path) -> None:
+    """Trains one agent with one seed, plays it on mpe2, writes its raw rows."""
+    cwd, clock = Path(tempfile.mkdtemp(prefix="teams_")), EvaluationClock()
+    settings = told(row)
+    env_args = {"num_envs": settings.pop("num_envs")}
+    agent_class = getattr(agents, f"Agent{row.agent}")
+    args = Config(agent_class, TASKS[row.task], env_args, **settings, random_seed=seed, cwd=cwd, callbacks=[clock])
+    try:
+        with open(cwd / "console.txt", "w") as console, contextlib.redirect_stdout(console):
+            run = train_agent(args, if_single_process=True)
+        facts = {
+            "settings": told(row),
+            "wall_seconds": round(time.perf_counter() - clock.start, 1),
+            "cpu_seconds": round(time.process_time(), 1),
+            "mpe2": on_mpe2(run.agent, row.task),
+            "versions": {
+                "elegantrl": elegantrl.__version__,
+                "torch": torch.__version__,
+                "python": platform.python_version(),
+            },
+        }
+        write_run(path_of(row, seed, results), facts, cwd, clock.seconds)
+    finally:
+        shutil.rmtree(cwd)
+
+
+def on_mpe2(agent: Any, task: str) -> float | None:
+    """The mean return of an agent over EPISODES greedy episodes of mpe2's own environment."""
+    if task not in MPE2:
+        return None
+    maker = __import__(f"mpe2.{MPE2[task]}", fromlist=["parallel_env"]).parallel_env
+    returns, _ = play_greedily(build_env(maker, {"num_envs": 10}), agent, EPISODES // 10, seed=1)
+    return round(float(returns.mean()), 3)
+
+
+def report(results: Path) -> str:
+    """The table of all finished runs as Markdown."""
+    lines = ["# Teams", "", *__doc__.partition("Protocol: ")[2].strip().splitlines(), ""]
+    lines += ["| task | agent | steps | published | score x unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"]
+    lines += ["|---|---|---|---|---|---|---|---|---|"]
+    for row in rows():
+        runs = [read_run(path_of(row, s, results)) for s in range(row.seeds) if is_finished(row, s, results)]
+        last = [evaluations[-EVALUATIONS:] for _, evaluations in runs]
+        scores = [statistics.fmean(e["avgR"] for e in part) for part in last]
+        wins = [statistics.fmean(e["winrate"] for e in part) for part in last if "winrate" in part[0]]
+        cells = [
+            *(row.task, row.agent, f"{row.break_step:,}", PUBLISHED.get((row.task, row.agent), "")),
+            ", ".join(f"{score * UNIT[row.task]:.1f}" for score in scores) or "not run",
+            ", ".join(f"{score:.2f}" for score in scores),
+            ", ".join(f"{facts['mpe2']:.2f}" for facts, _ in runs if facts["mpe2"] is not None),
+            ", ".join(f"{100 * win:.0f} %" for win in wins),
+            ", ".join(f"{facts['cpu_seconds']:.0f}" for facts, _ in runs),
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    settings = (f"- {r.task}, {r.agent}: " + ", ".join(f"`{k}={v}`" for k, v in told(r).items()) for r in rows())
+    return "\n".join([*lines, "", "Settings:", "", *settings, ""])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--agents", nargs="+", default=["QMix", "VDN", "MADDPG", "MATD3", "MAPPO"])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--report", action="store_true", help="run nothing, only write the table")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    for row in rows():
+        wanted = not options.report and row.task in options.tasks and row.agent in options.agents
+        for seed in options.seeds if wanted else []:
+            if not is_finished(row, seed, options.results):
+                run_row(row, seed, options.results)
+                print(f"{row.task} {row.agent} seed {seed}: done", flush=True)
+    (options.results / "teams.md").write_text(report(options.results))
+
+
+if __name__ == "__main__":
+    main()
