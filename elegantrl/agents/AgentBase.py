@@ -170,10 +170,8 @@ class AgentBase:
         self.carry = 0.0  # fraction of an update that the next rollout inherits
         self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
+        self.finals: dict[int, Record] = {}  # row of this rollout -> final observations (N, S) known there, on-policy
         self.hidden: Tensor | None = None  # (N, ..., H), what act remembers there; None without a memory
-        self.finals: dict[
-            int, Record
-        ] = {}  # row of this rollout -> what is known of its last moment (N, ...), on-policy
         self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
         self.gradients = compiled_gradients() if self.if_compile else gradients
@@ -644,7 +642,7 @@ class AgentOffPolicy(AgentBase):
         updates, actor_start = self.count_updates(buffer.add_size), self.actor_count
         buffer.add_size = 0
         buffer.anneal(self.progress)
-        for batch in buffer.batches(updates, self.batch_size, self.gamma, self.n_step, self.window):
+        for batch in buffer.batches(updates, self.batch_size, self.gamma, n_step=self.n_step, length=self.window):
             td = self.update_critic(batch)
             buffer.feedback(batch, td)
             if self.actor_due():
@@ -699,7 +697,7 @@ class AgentOffPolicy(AgentBase):
 
     def state_value(self, record: Record) -> Tensor:
         rows = Record(**{name: x.flatten(0, 1) for name, x in record.state_like().items()})
-        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).view(record.states.shape[:2])  # reads no more
+        return self.next_value(cast(Batch, SimpleNamespace(next=rows))).unflatten(0, record.states.shape[:2])
 
     def actor_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """What the actor minimises (), then what the log shows of it, each (): first what it gains."""
@@ -799,7 +797,7 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         if final is None:
             trajectory.bootstraps[t] = 0.0
             return super().bootstrap(trajectory, t, timeout, terminal, final)
-        self.finals[t] = self.look(final.seen_on(self.device))[0]
+        self.finals[t], _ = self.look(final.seen_on(self.device))
         trajectory.bootstraps[t] = widen(timeout, trajectory.bootstraps[t])  # a mark for `settle`
         return torch.zeros_like(timeout), terminal | timeout
 
@@ -808,15 +806,12 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         finals, self.finals = list(self.finals.items()), {}
         if finals:
             assert trajectory.bootstraps is not None
-            times = torch.tensor([t for t, _ in finals], device=trajectory.bootstraps.device)
             marks = trajectory.of_environments(trajectory.bootstraps) > 0  # (T, N)
-            chosen = marks[times]
-            if bool(chosen.any()):
-                rows = chosen.to(self.device)
-                names = finals[0][1].state_like()
-                last = {name: torch.stack([getattr(x, name) for _, x in finals])[rows] for name in names}
-                value = self.value(Record(**last))
-                trajectory.bootstraps[marks] = self.gamma * value.to(marks.device)
+            rows = marks[torch.tensor(list(finals), device=marks.device)].to(self.device)
+            columns = zip(*(final.state_like().items() for final in finals.values()), strict=True)
+            record = Record(**{column[0][0]: torch.stack([x for _, x in column])[rows] for column in columns})
+            if len(record.states):
+                trajectory.bootstraps[marks] = self.gamma * self.value(record).to(marks.device)
 
     def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""

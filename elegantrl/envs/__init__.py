@@ -15,6 +15,7 @@ __all__ = [
     "GymVecEnv",
     "MujocoVecEnv",
     "SingleEnv",
+    "TeamVecEnv",
     "TensorEnv",
     "TeamVecEnv",
     "as_vec_env",

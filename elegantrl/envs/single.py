@@ -221,12 +221,12 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
     env_class = env_class or gym.make
     keywords = {} if is_instance(env_class) else constructor_keywords(env_class, env_args, gpu_id)
     env = env_class if is_instance(env_class) else env_class(**keywords)
-    if isinstance(env, GymEnv):
+    if isinstance(env, GymEnv) or is_vec_env(env):
         return env
-    num_envs, device = 1 if is_instance(env_class) else int(env_args.get("num_envs") or 1), device_of(gpu_id)
-    teams = as_teams(env, lambda: env_class(**keywords), num_envs, env_args.get("max_step"), device)
-    if teams is not None or is_vec_env(env):
-        return teams or env
+    num_envs = 1 if is_instance(env_class) else int(env_args.get("num_envs") or 1)
+    teams = as_teams(env, lambda: env_class(**keywords), num_envs, env_args.get("max_step"), device_of(gpu_id))
+    if teams is not None:
+        return teams
     from .simulators import adapted  # here, because it imports this file
 
     if (many := adapted(env, device)) is not None:

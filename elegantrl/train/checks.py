@@ -25,8 +25,8 @@ def _names(text: str) -> frozenset[str]:
 # Bounds are for the library's own names: a user's own setting may be negative, or infinite.
 POSITIVE = _names(
     "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
-    "target_delay num_ensembles alpha_init adam_eps n_step target_members "
-    "h_term_k_step h_term_sample_rate h_term_update_gap h_term_buffer_size seq_len mixing_dim gumbel_tau"
+    "target_delay num_ensembles alpha_init adam_eps n_step target_members seq_len mixing_dim gumbel_tau "
+    "h_term_k_step h_term_sample_rate h_term_update_gap h_term_buffer_size"
 )
 NOT_NEGATIVE = _names(
     "gamma learning_rate clip_grad_norm state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "

@@ -117,9 +117,9 @@ class ReplayBuffer:
         if not isinstance(items, Trajectory):
             items = Trajectory.from_tuple(items, items[0][-1])
         tr, n = items.to(self.device), self.num_seqs
-        there = [name for name in (*STATE_LIKE, *OPTIONAL) if getattr(tr, name) is not None]
-        for name in dict.fromkeys([*self.columns, *there]):
-            self.make_room(name, getattr(tr, name).shape[2:], getattr(tr, name).dtype)
+        found = {name: x for name in (*self.columns, *STATE_LIKE, *OPTIONAL) if (x := getattr(tr, name)) is not None}
+        for name, x in found.items():
+            self.make_room(name, x.shape[2:], x.dtype)
         cols = torch.arange(n, device=self.device) if columns is None else columns
         skip = max(0, tr.horizon - self.rows)  # rows that this same trajectory would overwrite
         steps = torch.arange(skip, tr.horizon, device=self.device)[:, None]
@@ -139,10 +139,13 @@ class ReplayBuffer:
         self.cur_size = int(self.size.min())
         self.add_size += tr.horizon * len(cols)
 
+    def by_row(self, x: Tensor, index: Tensor) -> Tensor:
+        """Whether x (*index.shape) or (*index.shape, M) bool holds for a row: for any of its agents."""
+        return x if x.dim() == index.dim() else x.any(-1)
+
     def is_row(self, index: Tensor) -> Tensor:
         """Which rows are transitions, (B,) bool."""
-        unmasks = self.columns["unmasks"][index]
-        return unmasks if unmasks.dim() == index.dim() else unmasks.any(-1)
+        return self.by_row(self.columns["unmasks"][index], index)
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Rows of a column by index (B,) or (B, L)."""
@@ -151,15 +154,12 @@ class ReplayBuffer:
     def sample(self, batch_size: int, gamma: float = 0.99, n_step: int = 1, length: int = 1) -> Batch:
         """Transitions drawn uniformly, or by their priority: (B, ...).
 
-        n_step: rewards that are summed, see `look_ahead`.
-        length: above 1, windows of so many rows that follow each other, (B, L, ...), drawn uniformly. They may hold
-        the end of an episode: `keeps` says where.
+        n_step: rewards that are summed, see `look_ahead`. length: above 1, windows of so many rows that follow each
+        other, (B, L, ...), drawn uniformly. They may hold the end of an episode: `keeps` says where.
         """
-        if length > 1 and self.tree is not None:
-            raise ValueError("Windows (rnn_dim > 0) are drawn uniformly: turn if_use_per off.")
-        if n_step > 1 and (length > 1 or self.columns["rewards"].dim() > 1):
+        if length > 1 and (self.tree is not None or n_step > 1):
             raise ValueError(
-                f"n_step={n_step} is not for windows (rnn_dim > 0) and rewards of each agent: set it to 1."
+                "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step alone."
             )
         if self.cur_size < length + 1:
             raise ValueError(f"Each sequence needs {length + 1} rows before a sample, this buffer has {self.cur_size}.")
@@ -202,11 +202,11 @@ class ReplayBuffer:
         discount, keep = gamma * undone, undone & unmasks[index]
         for _ in range(n_step - 1):
             beyond = self.following(after)
-            keep = keep & unmasks[after] & (beyond // self.num_seqs != self.head[after % self.num_seqs])
+            keep = keep & unmasks[after] & widen(beyond // self.num_seqs != self.head[after % self.num_seqs], keep)
             total = total + discount * keep * rewards[after]
             undone = torch.where(keep, undones[after], undone)
             discount = torch.where(keep, gamma * discount * undone, discount)
-            after, keep = torch.where(keep, beyond, after), keep & undone
+            after, keep = torch.where(self.by_row(keep, index), beyond, after), keep & undone
         return total, undone, discount, after
 
     def following(self, index: Tensor) -> Tensor:
