@@ -803,7 +803,7 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     def settle(self, trajectory: Trajectory) -> None:
         """Values the final observations of a rollout at once: few are needed, and looking makes the host wait."""
-        finals, self.finals = list(self.finals.items()), {}
+        finals, self.finals = self.finals, {}
         if finals:
             assert trajectory.bootstraps is not None
             marks = trajectory.of_environments(trajectory.bootstraps) > 0  # (T, N)

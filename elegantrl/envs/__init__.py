@@ -17,7 +17,6 @@ __all__ = [
     "SingleEnv",
     "TeamVecEnv",
     "TensorEnv",
-    "TeamVecEnv",
     "as_vec_env",
     "check_env",
     "check_vec_env",

@@ -229,7 +229,7 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
         return teams
     from .simulators import adapted  # here, because it imports this file
 
-    if (many := adapted(env, device)) is not None:
+    if (many := adapted(env, device_of(gpu_id))) is not None:
         many.env_name = env_args.get("env_name", many.env_name)
         return many
     if (number := int(getattr(env, "num_envs", 1))) > 1:
