@@ -73,7 +73,7 @@ A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
     "net_dims": (128, 128), "horizon_len": 32, "learning_rate": LinearSchedule(1e-3), "batch_size": 128,
-    "buffer_size": 200_000, "utd": 1.0, "if_norm_state": True,
+    "buffer_size": 200_000, "utd": 1.0, "gamma": 0.98,
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
