@@ -97,6 +97,10 @@ LUNAR_D3QN = {
     "net_dims": (128, 128), "num_envs": 8, "learning_rate": LinearSchedule(1e-3), "adam_eps": 1.5e-4, "batch_size": 128,
     "buffer_size": 400_000, "utd": 0.25, "soft_update_tau": 1.0, "target_delay": 250,
 }  # fmt: skip
+HOPPER_PPO = {
+    "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": LinearSchedule(1e-3), "ratio_clip": 0.2,
+    "if_norm_state": True, "if_norm_reward": True,
+}  # fmt: skip
 LUNAR_OFF = {
     "net_dims": (128, 128),
     "learning_rate": LinearSchedule(1e-3),
@@ -119,6 +123,7 @@ TASKS = [
     Row("LunarLander-v3", "AgentD3QN", 400_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
     Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
+    Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO),
     Row("HopperBulletEnv-v0", "AgentPPO", 600_000, 20_000, BULLET_PPO, seeds=2),  # needs elegantrl[pybullet]
 ]
 
