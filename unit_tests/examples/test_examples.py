@@ -16,6 +16,7 @@ import elegantrl  # noqa: F401, names the networks that torch.load may build
 FOLDER = Path(__file__).resolve().parents[2] / "examples"
 SCRIPTS = sorted(path for path in FOLDER.glob("*.py") if path.name not in ("quick.py", "demo.py"))
 FILES = {"act.pth", "actor.pth", "cri.pth", "checkpoint.pth", "recorder.npy", "recorder.json", "LearningCurve.jpg"}
+pytestmark = pytest.mark.timeout(300)  # on a busy machine five processes take long to begin
 MADE = {"load_and_render": ["pendulum.gif"]}  # beside the folders of runs
 
 
