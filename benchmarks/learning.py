@@ -64,6 +64,7 @@ THRESHOLDS = {
     "Pendulum-v1": -200.0,
     "LunarLander-v3": 200.0,
     "LunarLanderContinuous-v3": 200.0,
+    "Hopper-v5": 2500.0,
     "HopperBulletEnv-v0": 1000.0,
 }
 
