@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from unit_tests.train.test_run import complete
 
 ROOT = str(Path(elegantrl.__file__).parents[1])
 ENVIRONMENT = {**os.environ, "PYTHONPATH": ROOT}
-pytestmark = pytest.mark.timeout(240)  # a few seconds on free cores; each process imports torch for a second or two
+pytestmark = pytest.mark.timeout(600)  # a few seconds on free cores; each process imports torch for a second or two
 
 
 @pytest.fixture(autouse=True)
@@ -63,9 +64,10 @@ def of_group(group):
 # --- what they repeat ---
 def test_a_run_of_two_workers_resumes_bit_for_bit_while_pipelined():
     how = {"checkpoint_per_step": 120, "if_save_buffer": True, "eval_per_step": 10**6, "if_norm_reward": True}
-    run = train_agent(config(AgentSAC, cwd="whole", break_step=240, **how))
+    keep = Call()  # what a killed run would leave
+    keep.on_rollout = lambda run: run.checkpoints == 1 and shutil.copytree("whole", "parts", dirs_exist_ok=True)
+    run = train_agent(config(AgentSAC, cwd="whole", break_step=240, callbacks=[keep], **how))
     assert run.worker.lag == 1 and run.learner.buffer.num_seqs == 8
-    train_agent(config(AgentSAC, cwd="parts", break_step=120, **how))
     resumed = train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **how))
     assert resumed.checkpoints == run.checkpoints == 2 and differences("whole", "parts") == []
 
@@ -101,6 +103,7 @@ class Faulty(Clock):
 
 
 def closed():
+    Path("raised").touch()
     raise OSError("the exchange is closed")
 
 
@@ -110,26 +113,32 @@ def faulty(harm, **how):
 
 
 def test_an_exception_in_a_worker_is_raised_here():
-    start = time.monotonic()
     with pytest.raises(EnvironmentFault) as caught:
         train_agent(faulty(closed, max_restarts=5))
+    assert time.time() - Path("raised").stat().st_mtime < 30  # the picture of the end was drawn in between
     text = str(caught.value)
     assert re.search(r"Worker [01] \(seed \d+\): Faulty raised OSError in its step 4\d .*on the actions \[\[", text)
     assert "the exchange is closed" in text and "Traceback" in text and "in closed" in text
-    assert time.monotonic() - start < 60
     complete()
 
 
-@pytest.mark.parametrize(
-    "harm, told",
-    [
-        (lambda: os._exit(3), "ended with exit code 3"),
-        (lambda: time.sleep(1000), r"gave no sign of life for 2 seconds \(worker_timeout\) after step 49"),
-    ],
-)
-def test_a_worker_that_dies_or_hangs_ends_the_run(harm, told):
-    with pytest.raises(ProcessFault, match=rf"Worker 0 \(seed \d+\) {told}.*max_restarts=0"):
-        train_agent(faulty(harm, worker_timeout=2, num_workers=1))
+def die_then_hang():
+    if not os.path.exists(FIRST):
+        Path(FIRST).touch()
+        os._exit(3)
+    time.sleep(1000)
+
+
+FIRST = "has_died"  # of a Worker
+
+
+def test_a_worker_that_dies_is_replaced_and_one_that_hangs_ends_the_run(capsys):
+    told = (
+        r"Worker 0 \(seed \d+\) gave no sign of life for 2 seconds \(worker_timeout\) after step 49\. max_restarts=1:"
+    )
+    with pytest.raises(ProcessFault, match=told):
+        train_agent(faulty(die_then_hang, worker_timeout=2, num_workers=1, max_restarts=1))
+    assert re.search(r"Worker 0 \(seed \d+\) ended with exit code 3\. Restart 1 of 1", capsys.readouterr().out)
     complete()
 
 
@@ -217,7 +226,7 @@ def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_i
             assert notebook.poll() is None
             time.sleep(0.1)
         os.killpg(notebook.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
-        assert notebook.wait(60) == 0
+        assert notebook.wait(300) == 0
     text = Path("out.txt").read_text()
     assert text.count("the script runs") == 1 and f"resumed from step {step:,}" in text and "ended: interrupted" in text
     assert complete()[-1, 0] > step
