@@ -9,10 +9,11 @@ FINRL := 0.3.7 0.3.5
 # One thread: on small networks more threads only get in each other's way.
 export OMP_NUM_THREADS = 1
 
-.PHONY: help demo test test-slow check check-format check-lint check-types format bench bench-learning clean
+.PHONY: help demo docs test test-slow check check-format check-lint check-types format bench bench-learning clean
 
 help:
 	@echo "make demo            train an agent on Pendulum-v1, draw its learning curve (a few minutes)"
+	@echo "make docs            build docs/ -> docs/_build/index.html"
 	@echo "make test            the unit tests without the slow ones"
 	@echo "make test-slow       the slow ones"
 	@echo "make check           format, lint and types"
@@ -40,6 +41,9 @@ $(PEERS): benchmarks/requirements.txt $(INSTALLED)
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
+
+docs: $(INSTALLED)
+	$(BIN)/python -m sphinx -W -n -q docs docs/_build
 
 test: $(INSTALLED)
 	$(BIN)/python -m pytest -m "not slow"
@@ -70,5 +74,5 @@ bench-learning: $(INSTALLED)
 	$(BIN)/python benchmarks/learning.py --jobs 2
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_run
+	rm -rf $(VENV) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_run
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
