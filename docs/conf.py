@@ -8,7 +8,7 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE.parent), str(HERE / "_ext")]
 
-import elegantrl
+import elegantrl  # noqa: E402
 
 project = "ElegantRL"
 copyright = "the authors of ElegantRL"

@@ -1,8 +1,8 @@
 """What the pages take from the code and from benchmarks/results, so that it cannot be out of date.
 
-    {hyper-parameters} AgentSAC    table: name, default, meaning (the comment beside it), the class that set it
-    {settings}                     the same of a run's settings
-    {measured} AgentSAC, AgentX    rows of benchmarks/results/learning.md with their settings and command
+{hyper-parameters} AgentSAC    table: name, default, meaning (the comment beside it), the class that set it
+{settings}                     the same of a run's settings
+{measured} AgentSAC AgentX     rows of benchmarks/results/learning.md, or teams.md, with their settings and command
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from sphinx.util.docutils import SphinxDirective
 from elegantrl import agents
 from elegantrl.train.config import RunSettings
 
-RESULTS = Path(__file__).parents[2] / "benchmarks" / "results" / "learning.md"
+RESULTS = Path(__file__).parents[2] / "benchmarks" / "results"
 
 
 # tables of settings
@@ -41,7 +41,9 @@ def comments(cls: type) -> dict[str, str]:
     body = next(node for node in ast.parse(source).body if isinstance(node, ast.ClassDef)).body
     found = {}
     for node in body:
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        targets = (
+            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+        )
         for target in targets:
             found[getattr(target, "id", "")] = said.get(node.end_lineno or 0, "")
     return found
@@ -102,7 +104,7 @@ class Settings(SphinxDirective):
 
 def measured_rows(names: set[str]) -> Iterator[tuple[str, str, list[str], str]]:
     """(task, threshold, cells of the row, settings) of these agents in benchmarks/results/learning.md."""
-    text = RESULTS.read_text(encoding="utf-8")
+    text = (RESULTS / "learning.md").read_text(encoding="utf-8")
     settings = {(task, agent): said for task, agent, said in re.findall(r"^- (\S+), (Agent\w+): (.*)$", text, re.M)}
     for section in text.split("\n## ")[1:]:
         title, _, body = section.partition("\n")
@@ -110,6 +112,18 @@ def measured_rows(names: set[str]) -> Iterator[tuple[str, str, list[str], str]]:
         for cells in ([c.strip() for c in line.strip("| ").split("|")] for line in body.splitlines()):
             if cells[0] in names:
                 yield task, threshold, cells, settings[task, cells[0]]
+
+
+def team_table(names: list[str]) -> str:
+    """The rows of these agents in benchmarks/results/teams.md, with their command; '' if there are none."""
+    path = RESULTS / "teams.md"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("|")]
+    bare = [name.removeprefix("Agent") for name in names]
+    found = [row for row in rows[2:] if row[1] in bare]
+    command = f"```bash\npython benchmarks/teams.py --agents {' '.join(bare)}\n```"
+    about = "What the columns are, and the settings: `benchmarks/results/teams.md`. Command:"
+    return f"{table(rows[0], found)}\n\n{about}\n\n{command}" if found else ""
 
 
 class Measured(SphinxDirective):
@@ -123,7 +137,8 @@ class Measured(SphinxDirective):
             rows.append((f"`{agent}`", task, steps, threshold, solved, median, scores))
             told.append(f"- `{agent}` on {task}: {settings}")
         if not rows:
-            return self.parse_text_to_nodes("No run of it is in `benchmarks/results/learning.md` yet.")
+            text = team_table(names) or "No run of it is in `benchmarks/results` yet."
+            return self.parse_text_to_nodes(text)
         head = ("agent", "task", "steps", "solved from", "runs solved", "median", "score per seed")
         agent_names = " ".join(dict.fromkeys(row[0].strip("`") for row in rows))
         text = f"{table(head, rows)}\n\nScore: the mean of a run's last ten greedy evaluations. Command:\n\n"
@@ -145,7 +160,9 @@ def as_restructured_text(app: Sphinx, what: str, name: str, obj: Any, options: A
         elif not is_code and (was_code or re.match(r"[\w, ()]{1,40}: ", line)):
             out.append("")
         parts = re.split(r"(`[^`]*`)", line)
-        out.append(line if is_code else "".join(p if p.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", p) for p in parts))
+        out.append(
+            line if is_code else "".join(p if p.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", p) for p in parts)
+        )
     lines[:] = out
 
 

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from elegantrl.agents import AgentREDQ
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
 
+@pytest.mark.slow  # `make docs`, which .ci/run calls, is the quick way
 def test_docs_build(tmp_path: Path):
     command = [sys.executable, "-m", "sphinx", "-W", "-n", "-q", str(DOCS), str(tmp_path / "html")]
     result = subprocess.run(command, capture_output=True, text=True, cwd=DOCS.parent)
