@@ -11,7 +11,7 @@ from elegantrl.agents import AgentPPO, AgentSAC
 from elegantrl.train.learner import Learner
 from unit_tests.tasks import Clock, Settings, build
 
-BUFFER = {"buffer_size": 200, "if_use_per": False, "state_dtype": torch.float32, "gpu_id": -1}
+BUFFER = {"num_agents": 0, "buffer_size": 200, "if_use_per": False, "state_dtype": torch.float32, "gpu_id": -1}
 
 
 def learner_of(agent_class, **how):
