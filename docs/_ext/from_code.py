@@ -153,12 +153,14 @@ class Measured(SphinxDirective):
 def as_restructured_text(app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
     """Docstrings here are plain text with `code`: arguments become paragraphs, indented lines a literal block."""
     out: list[str] = []
+    was_code = False
     for line in lines:
-        is_code, was_code = line.startswith("    "), bool(out) and out[-1].startswith("    ")
+        is_code = line.startswith("    ") or (was_code and not line)
         if is_code and not was_code:
             out += ["", "::", ""]
-        elif not is_code and (was_code or re.match(r"[\w, ()]{1,40}: ", line)):
+        elif not is_code and re.match(r"[\w, ()]{1,40}: ", line):
             out.append("")
+        was_code = is_code
         parts = re.split(r"(`[^`]*`)", line)
         out.append(
             line if is_code else "".join(p if p.startswith("`") else re.sub(r"([*|_\\])", r"\\\1", p) for p in parts)
