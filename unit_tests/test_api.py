@@ -30,13 +30,17 @@ TODAY = {
     "save_learning_curve",
     "elegantrl.envs": "ActionCodec GymEnv GymVecEnv as_vec_env vectorise",
     "elegantrl.envs.CustomGymEnv": "PendulumEnv",
+    "elegantrl.envs.PointChasingEnv": "PointChasingEnv PointChasingVecEnv PointChasingDiscreteEnv",
+    "elegantrl.envs.StockTradingEnv": "StockTradingEnv StockTradingVecEnv",
+    "elegantrl.envs.IsaacGym": "IsaacVecEnv IsaacOneEnv",
 }
 OLD = {
-    "elegantrl.run": "train_agent train_and_evaluate init_agent",
+    "elegantrl.run": "Arguments train_agent train_and_evaluate init_agent",
     "elegantrl.config": "Config Arguments build_env",
     "elegantrl.agent": "AgentPPO AgentSAC",
     "elegantrl.env": "build_env",
     "elegantrl.envs.Gym": "build_env get_gym_env_args",
+    "elegantrl.envs.PlanIsaacGymEnv": "IsaacVecEnv",
     "elegantrl.train.demo": "train_agent",
     "elegantrl.agents.AgentModSAC": "AgentModSAC",
     "elegantrl.agents.AgentEmbedDQN": "AgentEmbedDQN",

@@ -20,6 +20,7 @@ from torch import Tensor
 from .. import storage
 from ..envs import ActionCodec
 from ..ranks import ONE_RANK, OneRank, Ranks
+from .config import Arguments as Arguments  # older scripts take it from elegantrl.run
 from .config import Config, build_agent, build_env, build_vec_env
 from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
 from .learner import Learner, PipeLearner

@@ -68,7 +68,7 @@ def test_a_run_of_two_workers_resumes_bit_for_bit_while_pipelined():
     keep.on_rollout = lambda run: run.checkpoints == 1 and shutil.copytree("whole", "parts", dirs_exist_ok=True)
     run = train_agent(config(AgentSAC, cwd="whole", break_step=240, callbacks=[keep], **how))
     assert run.worker.lag == 1 and run.learner.buffer.num_seqs == 8
-    resumed = train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **how))
+    resumed = train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, callbacks=[Call()], **how))
     assert resumed.checkpoints == run.checkpoints == 2 and differences("whole", "parts") == []
 
 
@@ -179,10 +179,12 @@ def test_killed_workers_and_evaluators_are_replaced(capsys):
 
 # --- doors and ends ---
 SCRIPT = """
+import signal
 import gymnasium as gym
 from elegantrl import train_and_evaluate_mp
 from elegantrl.agents import AgentPPO
 from elegantrl.train.config import Config
+signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest may run in the background, where it is ignored
 print("the script runs", flush=True)
 
 class Room(gym.Env):
