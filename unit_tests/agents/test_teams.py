@@ -217,11 +217,13 @@ def test_evaluation_tells_of_each_agent_and_of_wins():
     assert 0 <= row["winrate"] <= 1 and "teamR" not in row
 
 
+OFF = {"seq_len": 22, "learning_rate": 3e-3, "batch_size": 704, "utd": 0.02, "soft_update_tau": 0.02}
+ON = {"seq_len": 11, "learning_rate": 3e-3, "batch_size": 352, "repeat_times": 10}
 SOLVES = {
-    "QMIX": (agents.AgentQMix, {"burn_in": 0, "seq_len": 11, "learning_rate": 2e-3, "batch_size": 352, "utd": 0.02}),
-    "VDN": (agents.AgentVDN, {"burn_in": 0, "seq_len": 11, "learning_rate": 2e-3, "batch_size": 352, "utd": 0.02}),
-    "MAPPO": (MAPPO, {"seq_len": 11, "learning_rate": 3e-3, "batch_size": 1000, "repeat_times": 4}),
-    "PPO": (agents.AgentPPO, {"seq_len": 11, "learning_rate": 3e-3, "batch_size": 1000, "repeat_times": 4}),
+    "QMIX": (agents.AgentQMix, OFF),
+    "VDN": (agents.AgentVDN, OFF),
+    "MAPPO": (MAPPO, ON),
+    "PPO": (agents.AgentPPO, ON),
 }
 
 
@@ -233,8 +235,8 @@ def test_recall_needs_a_memory(case):
     env_args = {"num_envs": 64, "num_agents": 0 if case == "PPO" else 2}
     scores = {}
     for rnn_dim in (16, 0):
-        common = {"net_dims": (16,), "horizon_len": 44, "gamma": 0.99, "eval_per_step": 20_000, "eval_times": 256}
-        ends = {"break_step": 200_000 if rnn_dim else 60_000, "break_score": 0.97, "cwd": f"run{rnn_dim}"}
+        common = {"net_dims": (16,), "horizon_len": 44, "gamma": 0.99, "eval_per_step": 5000, "eval_times": 256}
+        ends = {"break_step": 200_000 if rnn_dim else 30_000, "break_score": 0.97, "cwd": f"run{rnn_dim}"}
         args = Config(agent_class, Recall, env_args, rnn_dim=rnn_dim, **common, **settings, **ends)
         scores[rnn_dim] = train_agent(args, if_single_process=True).evaluator.records.best_return
     assert scores[16] > 0.95 and scores[0] < 0.65, scores
