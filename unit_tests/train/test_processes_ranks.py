@@ -95,7 +95,7 @@ def learn(name, ranks):
     finally:
         torch.randn_like = randn_like
     numbers = [agent.update_count, agent.actor_count, *logs]
-    numbers += [float(agent.log_alpha)] if isinstance(agent, AgentSAC) else []
+    numbers += [float(agent.log_alpha.detach())] if isinstance(agent, AgentSAC) else []
     numbers += [agent.critic_loss] if isinstance(agent, AgentModSAC) else []
     return [torch.tensor(numbers), *(x.float().clone() for x in agent.tensors())]
 
