@@ -9,8 +9,8 @@ and of Stable-Baselines3 with SubprocVecEnv, all with the same number of environ
 same number of updates on minibatches of the same size; one thread each. Timed from update to update, so that start-up
 is left out. SAC's Workers are one rollout ahead (pipelined), PPO's are not. `sac` is measured at several updates per
 step (UTD): much is gained where collecting and updating take about as long, nothing where one of them is all the time.
-`transport`: seconds of a rollout of one step in an environment that does nothing, with W Workers, less that of a Worker
-in this process, and the line a + b W that fits best; bytes are counted.
+`transport`: seconds (lower decile) of a rollout of one step in an environment that does nothing, with W Workers, less
+that of a Worker in this process, and the line a + b W that fits best; bytes are counted.
 The sides take turns within each repeat; ratios are medians of the repeats' ratios. Written to results/processes.md.
 """
 
@@ -23,6 +23,7 @@ import os
 import statistics
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -107,9 +108,9 @@ def sides_of(agent: str, task: str, steps: int, envs: int, settings: dict[str, A
     return {**found, "sb3": theirs(agent, task, steps, envs, settings)}
 
 
-def compare(part: str, steps: int, repeats: int) -> list[dict[str, Any]]:
+def compare(part: str, steps: int, repeats: int, utds: Sequence[float]) -> list[dict[str, Any]]:
     rows = []
-    for utd in SAC_UTDS if part == "sac" else (None,):
+    for utd in utds if part == "sac" else (None,):
         agent, task, envs = ("SAC", "HalfCheetah-v5", SAC_ENVS) if part == "sac" else ("PPO", "Hopper-v5", PPO_ENVS)
         settings = {**SAC, "utd": utd} if part == "sac" else PPO
         rates = in_turn(sides_of(agent, task, steps, envs, settings), repeats)
@@ -163,15 +164,15 @@ def transport(rollouts: int) -> dict[str, Any]:
     row = sum(x[:1, :1].numel() * x.element_size() for x in here.trajectory.__dict__.values() if x is not None)
     return {
         **{"seconds": seconds, "offset": offset, "slope": slope, "weight_bytes": weights, "row_bytes": row},
-        "write": timed(lambda: there.weights.write(0, agent.acting_state())),
+        "write": min(timed(lambda: there.weights.write(0, agent.acting_state()), 20) for _ in range(20)),
     }
 
 
 def per_rollout(worker: Any, rollouts: int) -> float:
-    """Median seconds of `explore`."""
+    """Seconds of `explore`: the lower decile, since what else the machine does is of no interest here."""
     for _ in range(20):
         worker.explore()
-    return statistics.median(timed(worker.explore, 1) for _ in range(rollouts))
+    return statistics.quantiles([timed(worker.explore, 1) for _ in range(rollouts)], n=10)[0]
 
 
 def timed(function: Any, count: int = 200) -> float:
@@ -231,6 +232,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=parts, default=parts)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=16_000)
+    parser.add_argument("--utds", nargs="+", type=float, default=SAC_UTDS, help="updates per step of SAC")
     parser.add_argument("--quick", action="store_true", help="few steps, once; nothing is written")
     parser.add_argument("--results", type=Path, default=RESULTS)
     options = parser.parse_args()
@@ -242,9 +244,10 @@ def main() -> None:
         **{"cores": os.cpu_count(), "repeats": repeats},
     }
     for part in options.only:
-        result[part] = (
-            transport(200 if options.quick else 2000) if part == "transport" else compare(part, steps, repeats)
-        )
+        if part == "transport":
+            result[part] = transport(200 if options.quick else 2000)
+        else:
+            result[part] = compare(part, steps, repeats, options.utds)
     if options.quick:
         print(report({"about": result["about"], **{part: result[part] for part in options.only}}))
         return
