@@ -110,7 +110,7 @@ def measured_rows(names: set[str]) -> Iterator[tuple[str, str, list[str], str]]:
         title, _, body = section.partition("\n")
         task, _, threshold = title.partition(": ")
         for cells in ([c.strip() for c in line.strip("| ").split("|")] for line in body.splitlines()):
-            if cells[0] in names:
+            if cells[0] in names and cells[2] != "not run":
                 yield task, threshold, cells, settings[task, cells[0]]
 
 
