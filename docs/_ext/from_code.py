@@ -120,7 +120,7 @@ def team_table(names: list[str]) -> str:
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     rows = [[cell.strip() for cell in line.strip("| ").split("|")] for line in lines if line.startswith("|")]
     bare = [name.removeprefix("Agent") for name in names]
-    found = [row for row in rows[2:] if row[1] in bare]
+    found = [row for row in rows[2:] if row[1] in bare and "not run" not in row]
     command = f"```bash\npython benchmarks/teams.py --agents {' '.join(bare)}\n```"
     about = "What the columns are, and the settings: `benchmarks/results/teams.md`. Command:"
     return f"{table(rows[0], found)}\n\n{about}\n\n{command}" if found else ""
