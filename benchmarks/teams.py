@@ -50,7 +50,7 @@ VALUES = {
     "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
     "learning_rate": LinearSchedule(1e-3),
 }  # fmt: skip
-QMIX = VALUES | {"if_norm_state": True, "if_norm_reward": True}  # else its mixer runs away with the agents' positions
+QMIX = VALUES | {"if_norm_state": True, "if_norm_reward": True}  # its mixer is linear in the state
 JOINT = {
     "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 64, "buffer_size": 200_000,
     "learning_rate": LinearSchedule(1e-3), "gamma": 0.95, "soft_update_tau": 0.01,
