@@ -73,8 +73,8 @@ PPO = ("AgentPPO", "AgentDiscretePPO")
 A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
-    "net_dims": (128, 128), "horizon_len": 32, "learning_rate": LinearSchedule(1e-3), "buffer_size": 200_000,
-    "utd": 1.0, "gamma": 0.98, "if_use_per": True,
+    "net_dims": (128, 128), "horizon_len": 32, "learning_rate": LinearSchedule(1e-3), "batch_size": 128,
+    "buffer_size": 200_000, "utd": 1.0, "gamma": 0.98, "explore_rate": LinearSchedule(1.0, 0.02, fraction=0.2),
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
@@ -114,7 +114,7 @@ BULLET_PPO = {
 }  # fmt: skip
 
 TASKS = [
-    *(Row("CartPole-v1", agent, 100_000, 2_000, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", agent, 150_000, 3_000, CARTPOLE_DQN) for agent in DQN),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 2_000_000, 40_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
