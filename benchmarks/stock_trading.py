@@ -33,8 +33,9 @@ def plain_rate(env: StockTradingEnv, actions: np.ndarray) -> float:
 def vector_rate(env: Any, action: torch.Tensor) -> float:
     """Steps of all portfolios per second under the vector contract, as a training run takes them, resets included."""
     start = clock()
-    for _ in range(DAYS + 1):
-        env.step(action)
+    with torch.no_grad():
+        for _ in range(DAYS + 1):
+            env.step(action)
     return DAYS * env.num_envs / (clock() - start)
 
 

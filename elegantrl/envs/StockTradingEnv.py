@@ -111,7 +111,7 @@ class StockTrading:
         return table
 
     def starts(self, num: int, random: np.random.Generator) -> NDArray:
-        """Worlds at the start of episodes, (num, 3 + K): day, cash, the portfolio's value, the shares of each stock."""
+        """Portfolios at the start of episodes, (num, 3 + 2 K): day, value, shares, cash, worth of each stock."""
         day, value = np.zeros((num, 1), int), np.full((num, 1), float(self.initial_amount))
         shares = np.zeros((num, self.action_dim))
         if self.if_random_reset:
@@ -120,13 +120,13 @@ class StockTrading:
             parts = random.uniform(size=shares.shape)
             invested = value * random.uniform(size=(num, 1))
             shares = np.floor(invested * parts / total(parts) / self.prices[day[:, 0]])
-        worth = total(shares * self.prices[day[:, 0]])
-        return np.concatenate([day, value - worth, value, shares], axis=1)
+        worth = shares * self.prices[day[:, 0]]
+        return np.concatenate([day, value, shares, value - total(worth), worth], axis=1)
 
     def next_day(self, xp: Any, cash: Any, shares: Any, price: Any, turbulent: Any, action: Any) -> tuple[Any, ...]:
-        """The day's trade and its outcome: cash, the portfolio's value, shares, and the money traded.
+        """The day's trade and its outcome: the portfolio's value, shares, cash, the shares' worth, the money traded.
 
-        cash (..., 1), shares, price, action (..., K), turbulent (..., 1).
+        cash (..., 1), shares, price, action (..., K), turbulent (..., 1), which is not looked at without turbulence.
         """
         largest = self.max_stock
         if self.max_trade is not None:
@@ -135,7 +135,8 @@ class StockTrading:
         if self.turbulence_array is not None:
             order = xp.where(turbulent, -shares, order)
         cash, shares, traded = trade(xp, cash, shares, price, order, self.cost_pct)
-        return cash, cash + total(shares * price), shares, traded
+        worth = shares * price
+        return cash + total(worth), shares, cash, worth, traded
 
 
 @dataclass(eq=False, repr=False)
@@ -156,33 +157,31 @@ class StockTradingEnv(StockTrading, gym.Env):
     def reset(self, *, seed: int | None = None, options: dict | None = None) -> tuple[NDArray, dict[str, Any]]:
         """seed: of the random day and portfolio at the start."""
         super().reset(seed=seed)
-        day, self.amount, self.total_asset, *shares = self.starts(1, self.np_random)[0].tolist()
-        self.day, self.shares = int(day), np.array(shares)
+        (day, value), self.shares, own = np.split(self.starts(1, self.np_random)[0], [2, 2 + self.action_dim])
+        self.day, self.total_asset, self.amount = int(day), float(value), float(own[0])
         self.last_day = self.day + self.max_step
-        return self._state(), {}
+        return self._state(own[1:]), {}
 
     def step(self, action: Any) -> tuple[NDArray, float, bool, bool, dict[str, Any]]:
         self.day += 1
-        price, before = self.prices[self.day], self.total_asset
+        price, turbulent, before = self.prices[self.day], self.turbulent[self.day], self.total_asset
         action = np.clip(np.asarray(action, np.float64).reshape(self.action_dim), -1, 1)
-        outcome = self.next_day(np, self.amount, self.shares, price, self.turbulent[self.day], action)
-        self.amount, self.total_asset, traded = (float(outcome[i][0]) for i in (0, 1, 3))
-        self.shares = outcome[2]
+        value, self.shares, cash, worth, money = self.next_day(np, self.amount, self.shares, price, turbulent, action)
+        self.total_asset, self.amount, traded = float(value[0]), float(cash[0]), float(money[0])
         reward = 100 * math.log(self.total_asset / before)
         info = {"traded": traded, "cost": traded * self.cost_pct}
-        return self._state(), reward, False, self.day >= self.last_day, info
+        return self._state(worth), reward, False, self.day >= self.last_day, info
 
-    def _state(self) -> NDArray:
-        worth = self.shares * self.prices[self.day] / self.total_asset
-        own = [self.amount / self.total_asset]
-        return np.concatenate([own, worth, self.features[self.day]], dtype=np.float32)
+    def _state(self, worth: NDArray) -> NDArray:
+        own = np.concatenate([[self.amount], worth]) / self.total_asset
+        return np.concatenate([own, self.features[self.day]], dtype=np.float32)
 
 
 @dataclass(eq=False, repr=False)
 class StockTradingVecEnv(StockTrading, TensorEnv):
     """N portfolios under the vector contract, tensors on one device.
 
-    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + K), as `starts` says.
+    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + 2 K), as `starts` says.
     """
 
     num_envs: int = 4
@@ -193,13 +192,10 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         super().__post_init__()
         starts = self.starts(STARTS if self.if_random_reset else 1, np.random.default_rng(0))
         name, device = self.env_name, device_of(self.gpu_id)
-        room = np.zeros(
-            (len(self.prices), 1 + self.action_dim), np.float32
-        )  # for the portfolio, before each day's features
         self._starts = torch.as_tensor(starts, dtype=self.dtype, device=device)
         self._prices = torch.as_tensor(self.prices, dtype=self.dtype, device=device)
-        self._states = torch.as_tensor(np.concatenate([room, self.features], axis=1), device=device)
         self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
+        self._features = torch.as_tensor(self.features, device=device)
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
         self.env_name, self.may_look = name, self.device.type == "cpu"
 
@@ -208,16 +204,15 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         return self._starts.index_select(0, draws)  # three times as fast as [draws]
 
     def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        day, shares = world[:, :1] + 1, world[:, 3:].contiguous()
+        day, before, shares, cash, _ = world.split([1, 1, self.action_dim, 1, self.action_dim], dim=1)
+        day = day + 1
         today = day[:, 0].long()
-        price, turbulent = self._prices.index_select(0, today), self._turbulent.index_select(0, today)
-        cash, value, shares, _ = self.next_day(torch, world[:, 1:2], shares, price, turbulent, action)
-        reward = 100 * torch.log(value / world[:, 2:3])[:, 0]
-        return torch.cat([day, cash, value, shares], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
+        price = self._prices.index_select(0, today)
+        turbulent = None if self.turbulence_array is None else self._turbulent.index_select(0, today)
+        value, *rest, _ = self.next_day(torch, cash, shares, price, turbulent, action)
+        reward = 100 * torch.log(value / before)[:, 0]
+        return torch.cat([day, value, *rest], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
 
     def observe(self, world: Tensor) -> Tensor:
-        today, own = world[:, 0].long(), 1 + self.action_dim
-        state = self._states.index_select(0, today)
-        state[:, :1] = world[:, 1:2] / world[:, 2:3]
-        state[:, 1:own] = world[:, 3:] / world[:, 2:3] * self._prices.index_select(0, today)
-        return state
+        own = world[:, 2 + self.action_dim :] / world[:, 1:2]
+        return torch.cat([own, self._features.index_select(0, world[:, 0].long())], dim=1)
