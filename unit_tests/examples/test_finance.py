@@ -33,15 +33,43 @@ def test_the_figures_are_those_of_their_definition() -> None:
     expected = {
         "total return": value[-1] / 100 - 1,
         "return a year": (1.02 * 0.99) ** (YEAR / 2) - 1,
-        "+- (95 %)": 1.96 * spread / 2**0.5,
         "volatility": spread,
         "Sharpe": 0.005 * YEAR / spread,
         "Sortino": 0.005 * YEAR / ((0.01**2 / 2) ** 0.5 * YEAR**0.5),
         "max drawdown": -0.01,
-        "turnover a year": 3.0 * len(value) / value.mean() / 2,
-        "costs a year": 0.5 * len(value) / value.mean() / 2,
+        "turnover a year": (3.0 / value).sum() / 2,
+        "costs a year": (0.5 / value).sum() / 2,
     }
     assert figures == pytest.approx(expected)
+
+
+def growing(returns: np.ndarray):
+    from backtest import Backtest
+
+    value = np.exp(np.concatenate([[0.0], returns.cumsum()]))
+    return Backtest(value, np.zeros(len(value)), np.zeros(len(value)))
+
+
+def test_beyond_is_the_difference_in_growth_with_the_interval_of_its_mean() -> None:
+    days, noise = 2520, np.random.default_rng(1).normal(0, 0.01, 2520)
+    other = growing(noise)
+    assert growing(noise + 0.001).beyond(other) == pytest.approx((0.252, 0.252, 0.252))
+    mean, low, high = growing(2 * noise).beyond(other)  # independent days: 1.96 standard errors
+    assert mean == pytest.approx(noise.mean() * 252) and low < mean < high
+    assert high - low == pytest.approx(2 * 1.96 * noise.std() * 252 / days**0.5, rel=0.1)
+    in_months = np.repeat(np.random.default_rng(2).normal(0, 0.01, 120), 21)  # the same in all days of a month
+    _, low, high = (growing(in_months)).beyond(growing(np.zeros(days)))
+    assert high - low > 3 * 2 * 1.96 * in_months.std() * 252 / days**0.5  # 120 draws, not 2520: up to 21**0.5 as wide
+
+
+def test_chain_by_hand() -> None:
+    from backtest import Backtest, chain
+
+    parts = [Backtest(np.array([10.0, 20]), np.array([0, 1.0]), np.array([0, 0.5]))]
+    parts += [Backtest(np.array([10.0, 5, 15]), np.array([0, 2.0, 4]), np.array([0, 1.0, 0]))]
+    whole = chain(parts)
+    assert whole.value.tolist() == [10, 20, 10, 30] and whole.traded.tolist() == [0, 1, 4, 8]
+    assert whole.cost.tolist() == [0, 0.5, 2, 0]
 
 
 def test_equal_parts_by_hand() -> None:
@@ -89,12 +117,16 @@ def test_training_and_validation_see_nothing_of_what_comes_after() -> None:
         assert not np.array_equal(test.features, StockTradingEnv(**after["test"]).features)
 
 
-def test_the_quick_form_ends_with_table_and_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_quick_form_ends_with_table_and_picture(monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     import trade_stocks
 
     monkeypatch.setattr(sys, "argv", ["trade_stocks.py", "--quick", "--folder", "out"])
     trade_stocks.main()
-    text = Path("out/backtest.md").read_text()
-    for rule in ("chosen by validation", "buy and hold", "equal weight", "DDPG, seed 0", "PPO, seed 0", "SAC, seed 0"):
-        assert rule in text
+    text, told = Path("out/backtest.md").read_text(), capsys.readouterr().out
+    for word in ("All test years in a row", "chosen", "buy and hold", "equal weight", "Sortino", "highest (95 %)"):
+        assert word in text and word in told
+    for word in ("Test years 2018 to 2022", "DDPG 0", "PPO 0", "SAC 0", "Validation scores"):
+        assert word in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert len({len(line) for line in tables}) == 2  # in columns: the table of all and that of the years
     assert Path("out/backtest.png").stat().st_size > 10_000
