@@ -11,6 +11,7 @@ import importlib
 import os
 import subprocess
 import sys
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,7 +21,10 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from elegantrl import Arguments
+from elegantrl.agents import AgentPPO
 from elegantrl.envs import GymEnv
+from elegantrl.train.run import init_agent
 
 DAYS, STOCKS = 60, 3
 STEPS = {"ppo": 200, "a2c": 200, "sac": 1200, "td3": 1200, "ddpg": 1200}  # with a buffer, learning begins after 1000
@@ -118,6 +122,53 @@ def test_a_release_trains_and_its_files_hold_one_policy(release: Any, version: s
         assert act(states).abs().max() <= 1
     assert torch.load("run/checkpoint.pth")["agent"]["update_count"] > 0
     assert np.load("run/recorder.npy")[-1, 0] >= STEPS[name]
+
+
+@pytest.mark.parametrize(("version", "expected"), [("0.3.7", 3), ("0.3.5", 0)])
+def test_training_runs_in_the_processes_that_the_calls_imply(
+    release: Any, monkeypatch: pytest.MonkeyPatch, version: str, expected: int
+) -> None:
+    """`train_agent(args)`: two Workers and an Evaluator beside the Learner; `train_and_evaluate(args)`: one process."""
+    begun: list[str] = []
+    start = BaseProcess.start
+    monkeypatch.setattr(BaseProcess, "start", lambda process: (begun.append(process.name), start(process))[1])
+    train(release(version), version, "ppo")
+    assert len(begun) == expected, begun
+
+
+@pytest.mark.parametrize("name", ["ppo", "td3"])
+def test_the_agent_file_of_finrl_meta_works(release: Any, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """finrl-meta 0.3.6 cannot be installed: its setup.py opens a requirements.txt that is not in the package.
+
+    Its agents/elegantrl_models.py is FinRL 0.3.5's file, but for comments and `agent_class=` where that has `agent=`.
+    Its other agent file imports a copy of ElegantRL that is not in the package.
+    """
+    finrl = release("0.3.5")
+    source = Path(finrl.agents.__file__).read_text()
+    assert source.count("Arguments(agent=agent, env=") == 2
+    meta = ModuleType("elegantrl_models")
+    exec(source.replace("Arguments(agent=agent, env=", "Arguments(agent_class=agent, env="), vars(meta))
+    train(SimpleNamespace(agents=meta, envs=finrl.envs), "0.3.5", name)
+    env = finrl.envs.StockTradingEnv(config={**market(), "if_train": False})
+    assets = meta.DRLAgent.DRL_prediction(name, "run", OLD_SETTINGS["net_dimension"], env)
+    assert assets == pytest.approx(replay(env), rel=1e-6) and len(assets) == DAYS
+
+
+def test_a_policy_is_loaded_in_the_style_of_paper_trading(release: Any) -> None:
+    """With the environment as the third argument, by position, and from `actor.pth` alone."""
+    finrl = release("0.3.7")
+    model = train(finrl, "0.3.7", "ppo")
+    env = finrl.envs.StockTradingEnv(config={**market(), "if_train": False})
+    args = Arguments(agent_class=AgentPPO, env=env)
+    args.cwd, args.net_dim = "run", model.net_dims
+    agent = init_agent(args, 0, env)
+    states = torch.randn(4, env.state_dim, device=agent.device)
+    with torch.no_grad():
+        assert torch.equal(agent.act(states), torch.load("run/act.pth")(states))
+        for path in Path("run").iterdir():  # what users copy to the machine that trades
+            if path.is_file() and path.name != "actor.pth":
+                path.unlink()
+        assert torch.equal(init_agent(args, 0, env).act(states), agent.act(states))
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])

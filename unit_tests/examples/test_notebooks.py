@@ -22,6 +22,7 @@ NAMES = {
     "tutorial_Creating_ChasingVecEnv",
     "tutorial_LunarLanderContinuous_v3",
     "tutorial_helloworld_DQN_DDPG_PPO",
+    "tutorial_trading_stocks",
 }
 
 
