@@ -6,7 +6,7 @@ Three times, each for the five years that follow, with three seeds each: 27 trai
     python examples/finance/trade_stocks.py --quick    # seconds: everything runs, nothing is learned
 
 Prints the test years in a row; writes runs/finance/backtest.md, with every training, and backtest.png.
-Needs `pip install elegantrl[finance]`.
+Needs `pip install ".[finance]"`.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"(<!-- not run.*?-->\n)?```python\n(.*?)```", re.DOTALL)
@@ -24,8 +25,21 @@ def test_the_code_runs_and_earns_something() -> None:
     assert len(names["held_returns"]) == len(names["returns"]) - 1
 
 
-def test_the_chinese_page_has_the_same_code_without_its_comments() -> None:
+def test_the_chinese_page_has_the_same_code_and_parts() -> None:
     def bare(page: str) -> list[str]:
         return [re.sub(r" *#.*", "", code) for code in blocks(page)]
 
+    def parts(page: str) -> list[tuple[int, ...]]:
+        """Of each section how many blocks, points and rows of a table it has."""
+        text = (DOCS / page).read_text(encoding="utf-8")
+        return [tuple(part.count(mark) for mark in ("```", "\n- ", "\n|")) for part in text.split("\n## ")]
+
     assert bare("finance.zh-CN.md") == bare("finance.md")
+    assert parts("finance.zh-CN.md") == parts("finance.md")
+
+
+@pytest.mark.parametrize("page", ["finance.md", "finance.zh-CN.md"])
+def test_what_is_to_be_installed_is_this_library(page: str) -> None:
+    """The index has an older one under the same name, without the extra."""
+    told = re.findall(r"^pip install .*", (DOCS / page).read_text(encoding="utf-8"), re.MULTILINE)
+    assert told == ['pip install ".[finance]"']
