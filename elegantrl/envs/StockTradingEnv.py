@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import softshrink
 
 from ..device import device_of
 from ..warn import warn
@@ -123,15 +124,16 @@ class StockTrading:
         worth = shares * self.prices[day[:, 0]]
         return np.concatenate([day, value, shares, value - total(worth), worth], axis=1)
 
-    def next_day(self, xp: Any, cash: Any, shares: Any, price: Any, turbulent: Any, action: Any) -> tuple[Any, ...]:
+    def next_day(self, xp: Any, cash: Any, shares: Any, price: Any, turbulent: Any, wish: Any) -> tuple[Any, ...]:
         """The day's trade and its outcome: the portfolio's value, shares, cash, the shares' worth, the money traded.
 
-        cash (..., 1), shares, price, action (..., K), turbulent (..., 1), which is not looked at without turbulence.
+        cash (..., 1), shares, price, wish (..., K): by how much an action goes beyond NO_ORDER; turbulent (..., 1),
+        which is not looked at without turbulence.
         """
         largest = self.max_stock
         if self.max_trade is not None:
             largest = self.max_trade * (cash + total(shares * price)) / price
-        order = xp.round((action - xp.clip(action, -NO_ORDER, NO_ORDER)) * (largest / (1 - NO_ORDER)))
+        order = xp.round(wish * (largest / (1 - NO_ORDER)))
         if self.turbulence_array is not None:
             order = xp.where(turbulent, -shares, order)
         cash, shares, traded = trade(xp, cash, shares, price, order, self.cost_pct)
@@ -166,7 +168,8 @@ class StockTradingEnv(StockTrading, gym.Env):
         self.day += 1
         price, turbulent, before = self.prices[self.day], self.turbulent[self.day], self.total_asset
         action = np.clip(np.asarray(action, np.float64).reshape(self.action_dim), -1, 1)
-        value, self.shares, cash, worth, money = self.next_day(np, self.amount, self.shares, price, turbulent, action)
+        wish = action - np.clip(action, -NO_ORDER, NO_ORDER)
+        value, self.shares, cash, worth, money = self.next_day(np, self.amount, self.shares, price, turbulent, wish)
         self.total_asset, self.amount, traded = float(value[0]), float(cash[0]), float(money[0])
         reward = 100 * math.log(self.total_asset / before)
         info = {"traded": traded, "cost": traded * self.cost_pct}
@@ -209,7 +212,7 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         today = day[:, 0].long()
         price = self._prices.index_select(0, today)
         turbulent = None if self.turbulence_array is None else self._turbulent.index_select(0, today)
-        value, *rest, _ = self.next_day(torch, cash, shares, price, turbulent, action)
+        value, *rest, _ = self.next_day(torch, cash, shares, price, turbulent, softshrink(action, NO_ORDER))
         reward = 100 * torch.log(value / before)[:, 0]
         return torch.cat([day, value, *rest], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
 
