@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import importlib
 import os
-import subprocess
 import sys
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 from numpy.typing import NDArray
 
 from elegantrl import Arguments
@@ -242,8 +243,8 @@ def test_paper_trading_sends_the_orders_of_the_trained_policy(
     assert expected and orders == expected
 
 
-def test_a_release_trains_where_the_main_module_has_no_file(tmp_path: Path) -> None:
-    """As in a notebook."""
+def test_a_release_trains_in_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a kernel of Jupyter, whose main module has no file, in several processes."""
     lines = (
         "import numpy as np",
         "from finrl.agents.elegantrl.models import DRLAgent",
@@ -252,7 +253,9 @@ def test_a_release_trains_where_the_main_module_has_no_file(tmp_path: Path) -> N
         "client = DRLAgent(StockTradingEnv, *data)",
         "client.train_model(client.get_model('ppo', {'eval_times': 2}), 'run', total_timesteps=100)",
     )
-    code = "\n".join(lines)
-    path = os.pathsep.join([stand_ins("0.3.7", tmp_path / "stand_ins"), *sys.path])
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env={**os.environ, "PYTHONPATH": path})
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([stand_ins("0.3.7", tmp_path / "stand_ins"), *sys.path]))
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("\n".join(lines))])
+    NotebookClient(notebook, timeout=None, resources={"metadata": {"path": str(Path.cwd())}}).execute()
+    told = "".join(output.get("text", "") for output in notebook.cells[0].outputs)
+    assert "2 Worker(s) of each, an Evaluator" in told and "Ended at step" in told
     assert torch.load("run/act.pth")(torch.zeros(1, 3 + 4 * STOCKS)).shape == (1, STOCKS)
