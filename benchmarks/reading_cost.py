@@ -25,7 +25,17 @@ from elegantrl import Config, agents, train_agent
 ROOT = Path(elegantrl.__file__).parent
 BESIDE = ("envs/", "storage.py", "compat.py", "device.py", "train/evaluator.py", "train/console.py", "train/plots.py")
 BESIDE += ("train/recorder.py", "train/checks.py", "warn.py", "__init__.py", "train/__init__.py", "agents/__init__.py")
-SAVING = ("state_dict", "load_state_dict", "save_or_load_agent", "checkpoint", "end", "close", "to_dict", "modules")
+SAVING = (
+    "state_dict",
+    "load_state_dict",
+    "save_or_load_agent",
+    "checkpoint",
+    "end",
+    "close",
+    "to_dict",
+    "parts",
+    "random_states",
+)
 
 
 def functions_called(agent_class: type, env: str) -> dict[Path, set[int]]:

@@ -6,6 +6,7 @@ import copy
 import difflib
 import inspect
 import math
+import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -253,7 +254,12 @@ class Config:
             raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 
     def seed_for(self, *key: str | int) -> int:
-        """A seed for one purpose, such as ("worker", 0) or ("evaluate", 3), that shares nothing with other purposes."""
+        """A seed for one purpose, that shares nothing with other purposes: NumPy's SeedSequence, spawned by the key."""
+        # "learner": the Learner's process; "learner", r, c: that of rank r > 0 after c checkpoints
+        # "worker", i: the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n: after
+        # the n-th replacement of a Worker; "checkpoint", c, i: after checkpoint c
+        # "explore", s: the process of a Worker whose environments have the seed s
+        # "evaluate", n: environments and process of evaluation n
         spawn_key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
         return int(np.random.SeedSequence(self.random_seed, spawn_key=spawn_key).generate_state(1)[0])
 
@@ -388,6 +394,13 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
             told = f"{name} is {getattr(env, name, 0)!r}, not {getattr(args, name)!r}"
             raise ValueError(f"{env.env_name}, the environment for evaluation, is unlike the one that trains: {told}")
     return env
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the global generators of this process: torch's (of every device), NumPy's and Python's."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
 
 
 def build_agent(args: Config) -> Any:

@@ -22,9 +22,8 @@ from elegantrl.train.config import Config, build_agent, build_vec_env
 from elegantrl.train.console import Console, SilentConsole
 from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.processes import Child, Link, ProcessFault, listen
-from elegantrl.train.recorder import MEASURED, Recorder
+from elegantrl.train.recorder import MEASURED, Recorder, TeamTally
 from elegantrl.train.shared import SharedTensors
-from elegantrl.train.tally import TeamTally
 from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action

@@ -21,13 +21,12 @@ from .. import storage
 from ..envs import ActionCodec
 from ..ranks import ONE_RANK, OneRank, Ranks
 from .config import Arguments as Arguments  # older scripts take it from elegantrl.run
-from .config import Config, build_agent, build_env, build_vec_env
+from .config import Config, build_agent, build_env, build_vec_env, seed_everything
 from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
 from .learner import Learner, PipeLearner
 from .processes import Link, cores, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
-from .seeds import random_states, seed_everything, set_random_states
 from .worker import PipeWorker, Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
@@ -186,7 +185,7 @@ class Run:
             "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
             "learner": self.learner.sums,
             "run": {"checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
-            "random": random_states(),
+            "random": storage.random_states(),
         }
         self.agent.save_or_load_agent(self.args.cwd, if_save=True)
         storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
@@ -214,7 +213,7 @@ class Run:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        set_random_states(state["random"])  # then the environments are reset, as in the run that went on
+        storage.set_random_states(state["random"])  # then the environments are reset, as in the run that went on
         self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from ..ranks import ONE_RANK
 from ..trajectory import Trajectory, widen
-from .config import Config, build_agent, build_vec_env
+from .config import Config, build_agent, build_vec_env, seed_everything
 from .processes import Child, Link, ProcessFault, listen
-from .seeds import seed_everything
 from .shared import SharedTensors, SharedTrajectories
 
 
