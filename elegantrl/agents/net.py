@@ -19,7 +19,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..ranks import ONE_RANK, OneRank
 from .functional import clip_by_norm, gaussian_entropy, gaussian_logprob, mask_illegal, squashed_gaussian
 
 Dims = Sequence[int]
@@ -175,17 +174,10 @@ class NoNormaliser(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x
 
-    def restore(self, x: Tensor) -> Tensor:
-        return x
-
-    def shrink(self, x: Tensor) -> Tensor:
-        return x
+    restore = shrink = forward
 
     def watch(self, x: Tensor, weight: Tensor | None = None) -> None:
-        pass
-
-    def commit(self, ranks: OneRank = ONE_RANK) -> None:
-        pass
+        """Takes note of data."""
 
 
 class Normaliser(NoNormaliser):
@@ -237,9 +229,9 @@ class Normaliser(NoNormaliser):
         self.merge(self.pending, count.expand_as(mean), mean, (w * (x - mean).square()).sum(0))
 
     @torch.no_grad()
-    def commit(self, ranks: OneRank = ONE_RANK) -> None:
-        """Takes the data that all ranks gathered into the statistics. Called between an update and the next rollout."""
-        new, *others = ranks.gather(self.pending)
+    def commit(self, gather: Callable[[Tensor], list[Tensor]] = lambda x: [x]) -> None:
+        """Takes the data that came into the statistics. gather: from all Learners of the agent."""
+        new, *others = gather(self.pending)
         for other in others:
             self.merge(new, *other)
         if not bool((new[0] > 0).all()):
@@ -806,10 +798,10 @@ class CriticTeam(CriticBase):
 
 
 class CriticOfMemory(CriticPPO):
-    """V of what a policy remembers, which has normalised states before. (B, H) -> (B,)"""
+    """V of what a policy remembers, which has normalised states before and is not shaped by it. (B, H) -> (B,)"""
 
     def inputs(self, state: Tensor) -> Tensor:
-        return state
+        return state.detach()
 
 
 class CriticMAPPO(CriticBase):

@@ -118,7 +118,7 @@ class ReplayBuffer:
         self.add_size += tr.horizon * len(cols)
 
     def written(self, index: Tensor, newest: Tensor, had_rows: Tensor) -> None:
-        """Told of the rows that an update wrote, and of those that were the newest before, where there were any (n,)."""
+        """Told of the rows that came, and of those that were the newest before (n,), where there were any."""
 
     def by_row(self, x: Tensor, index: Tensor) -> Tensor:
         """Whether x (*index.shape) or (*index.shape, M) bool holds for a row: for any of its agents."""

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .. import storage
 from ..envs import ActionCodec
-from ..ranks import ONE_RANK, OneRank, Ranks
+from ..ranks import Ranks
 from .config import Arguments as Arguments  # older scripts take it from elegantrl.run
 from .config import Config, build_agent, build_env, build_vec_env, seed_everything
 from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
@@ -42,13 +42,12 @@ HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 class Run:
-    """A training run in one process: who takes part and where it stands. It is what callbacks are given.
+    """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
 
-    ranks: the Learners that work on its agent together, of which this process has one.
-    """
+    rank, size = 0, 1  # of its Learner among those that work on one agent together; rank 0 writes the run's files
 
-    def __init__(self, args: Config, ranks: OneRank = ONE_RANK):
-        self.args, self.ranks = args, ranks
+    def __init__(self, args: Config):
+        self.args = args
         self.stop_reason: str | None = None
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
@@ -60,32 +59,25 @@ class Run:
             warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
         seed_everything(args.seed_for("learner"))
         self.agent = build_agent(args)
-        self.agent.ranks = ranks
         self.build_parts()
-        self.worker.ranks = ranks
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
-        must_move = self.is_writer and not resumes and (args.if_remove or not storage.is_run(args.cwd))
+        must_move = self.rank == 0 and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
-
-    @property
-    def is_writer(self) -> bool:
-        """Whether this process writes the run's files."""
-        return self.ranks.rank == 0
 
     def build_parts(self) -> None:
         """Who explores, learns and evaluates."""
         args = self.args
         self.env, self.eval_env = build_vec_env(args), build_vec_env(args, if_eval=True)
         self.worker: Any = Worker(self.env, self.agent, args)
-        self.worker.ids = (self.ranks.rank,)
+        self.worker.ids = (self.rank,)
         self.learner = Learner(self.agent, args)
         self.evaluator: Any = self.evaluator_of(lambda: Evaluator(args.cwd, self.eval_env, args))
 
     def evaluator_of(self, build: Callable[[], Any]) -> Any:
-        """The Evaluator of the one rank that writes files."""
-        if not self.is_writer:
+        """The Evaluator of the one Learner that writes files."""
+        if self.rank > 0:
             return NoEvaluator(self.args)
         storage.check_writable(self.args.cwd)
         return build()
@@ -106,9 +98,6 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
-        self.ranks.equal(self.agent.tensors())
-        if self.ranks.rank > 0:
-            seed_everything(self.args.seed_for("learner", self.ranks.rank, self.checkpoints))
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -117,7 +106,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
-            while self.ranks.any(buffer.cur_size < rows):
+            while self.agree(buffer.cur_size < rows):
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
@@ -143,10 +132,14 @@ class Run:
         """Whether the run ends here; also tells the agent's schedules how far it is."""
         if self.total_step >= self.args.break_step:
             self.stop(f"break_step {self.args.break_step:,} was reached")
-        self.stop_reason = self.ranks.agree(self.stop_reason or self.evaluator.should_stop())
+        self.stop_reason = self.agree(self.stop_reason or self.evaluator.should_stop())
         length = self.args.break_step
         self.agent.progress = min(1.0, self.total_step / length) if 0 < length < math.inf else 1.0
         return self.stop_reason is not None
+
+    def agree(self, value: Any) -> Any:
+        """The value, which all Learners of an agent must have in common."""
+        return value
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current rollout. For callbacks."""
@@ -175,7 +168,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
-        if not self.is_writer:
+        if self.rank > 0:
             return
         state = {
             "config": self.args.to_dict(),
@@ -193,10 +186,10 @@ class Run:
     def resume(self) -> bool:
         """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
-        if not self.ranks.agree(os.path.exists(path)):
+        if not self.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = self.ranks.agree(storage.load_checkpoint(self.args.cwd) if self.is_writer else None)
+        state = self.agree(storage.load_checkpoint(self.args.cwd) if self.rank == 0 else None)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -225,9 +218,12 @@ class Run:
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
-            ending.callback(self.ranks.close)
+            ending.callback(self.part)
             if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
+
+    def part(self) -> None:
+        """Called after the last checkpoint: nothing is agreed on any more."""
 
     def say_how_it_ended(self) -> None:
         files = f"Files and LearningCurve.jpg: {self.args.cwd}" if self.has_begun else "Nothing was written."
@@ -240,11 +236,11 @@ class ProcessRun(Run):
 
     def build_parts(self) -> None:
         args, workers = self.args, self.args.num_workers
-        self.threads = threads = own_threads(args, processes=self.ranks.size * (1 + workers) + 1)
+        self.threads = threads = own_threads(args, processes=self.size * (1 + workers) + 1)
         torch.set_num_threads(threads)
         twin = args.for_children()
         with closing(build_vec_env(twin)) as env:
-            first_id = self.ranks.rank * workers
+            first_id = self.rank * workers
             self.worker = PipeWorker(env, self.agent, twin, threads, self.say, self.cut, first_id)
         args.__dict__["num_envs"] = twin.num_envs  # which the environment may have said
         self.learner = Learner(self.agent, args, num_envs=workers * args.num_envs)
@@ -258,7 +254,7 @@ class ProcessRun(Run):
 
     def start_parts(self) -> None:
         self.say(
-            f"{self.ranks.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
+            f"{self.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
             f"{cores()} threads for each process. Workers are {self.worker.lag} rollout(s) ahead (worker_lag)."
         )
         self.worker.start()
@@ -269,11 +265,34 @@ class ProcessRun(Run):
         self.evaluator.stop()
 
 
-def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
+class InRanks(Run):
+    """Put before a kind of run: one of several Learners that work on one agent together."""
+
+    ranks: Ranks
+
+    def __init__(self, args: Config):
+        super().__init__(args)
+        self.ranks.join(self.agent)
+        self.worker.summed = self.ranks.sum
+
+    def start_parts(self) -> None:
+        self.ranks.equal(self.agent.tensors())
+        if self.rank > 0:
+            seed_everything(self.args.seed_for("learner", self.rank, self.checkpoints))
+        super().start_parts()
+
+    def agree(self, value: Any) -> Any:
+        return self.ranks.agree(value)
+
+    def part(self) -> None:
+        self.ranks.close()
+
+
+def train(args: Config, kind: type[Run]) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with closing(ranks), own_settings(args, ranks.size):
-        run = kind(args, ranks)
+    with own_settings(args, kind.size):
+        run = kind(args)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
@@ -371,13 +390,20 @@ def train_in_ranks(args: Config, kind: type[Run]) -> Run:
             other.wait_ready()
         ranks = Ranks(0, len(ids), args.device, store)
         ranks.watched = [other.check for other in others]
-        return train(args, kind, ranks)
+        return train_as_rank(args, kind, ranks)
+
+
+def train_as_rank(args: Config, kind: type[Run], ranks: Ranks) -> Run:
+    """Trains with one of several Learners in this process."""
+    what = {"ranks": ranks, "rank": ranks.rank, "size": ranks.size}
+    with closing(ranks):
+        return train(args, type(kind.__name__, (InRanks, kind), what))
 
 
 def learn(link: Link, args: Config, kind: type[Run], rank: int, size: int, port: int) -> None:
     """The process of another rank."""
     link.say("ready")
-    train(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
+    train_as_rank(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
 
 
 def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
@@ -387,7 +413,7 @@ def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
     args.gpu_id = ids[place % len(ids)]
     if rank > 0:
         args = args.for_children(args.gpu_id)
-    return train(args, kind, Ranks(rank, size, args.device))
+    return train_as_rank(args, kind, Ranks(rank, size, args.device))
 
 
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:

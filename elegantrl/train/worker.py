@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ranks import ONE_RANK
+from ..agents.functional import alone
 from ..trajectory import Trajectory, widen
 from .config import Config, build_agent, build_vec_env, seed_everything
 from .processes import Child, Link, ProcessFault, listen
@@ -54,9 +54,9 @@ class WatchedEnv:
 
 
 class Tally:
-    """Counts what happened in trajectories, exactly, whatever their length; the numbers are those of all ranks."""
+    """Counts what happened in trajectories, exactly, whatever their length."""
 
-    ranks = ONE_RANK
+    summed = staticmethod(alone)  # over all Learners that work together, so that the numbers are those of all
     ids: tuple[int, ...] = (0,)  # of the Workers that collect them, each with a stream of seeds of its own
 
     def __init__(self, num_envs: int, autoreset: str):
@@ -79,10 +79,10 @@ class Tally:
         total = self.running + rewards.sum(0)
         self.running = torch.where(last_end > 0, (rewards * (step > last_end)).sum(0), total)
         returns = (total - self.running).sum()
-        numbers = torch.stack([new_steps.sum(), rewards.sum(), returns, dones.sum()]).double()
-        steps, reward_sum, return_sum, episodes = self.ranks.sum(numbers).tolist()
+        numbers = torch.stack([new_steps.sum(), (tr.horizon - new_steps).sum(), rewards.sum(), returns, dones.sum()])
+        steps, reset_rows, reward_sum, return_sum, episodes = self.summed(numbers.double()).tolist()
         self.total_step += int(steps)
-        self.reset_rows += tr.dones.numel() * self.ranks.size - int(steps)
+        self.reset_rows += int(reset_rows)
         self.reward_sum += reward_sum
         self.reward_count += int(steps)
         self.return_sum += return_sum
