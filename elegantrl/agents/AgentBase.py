@@ -170,11 +170,9 @@ class AgentBase(Deployed):
         self.state_norm = self.value_norm = self.reward_norm = NoNormaliser()
         self.critic_terms: list[Callable[[Batch, Tensor], Tensor]] = []  # of a batch and Q(s, a), each (K,)
         self.policy_step: Callable[..., tuple[Tensor, ...]] = self.minimize  # on the actor's objective
+        is_on = {name for names in OPTIONS.values() for name in names if name in known and getattr(self, name)}
         with float32_by_default():
-            is_on = {
-                option: any(name in known and getattr(self, name) for name in OPTIONS[option]) for option in OPTIONS
-            }
-            self.options = [option(self) for option in OPTIONS if is_on[option]]
+            self.options = [option(self) for option, names in OPTIONS.items() if is_on & {*names}]
             self.build_nets()
 
     @classmethod
@@ -295,18 +293,8 @@ class AgentBase(Deployed):
         if self.last is None or self.last.states.shape[0] != env.num_envs:
             self.begin(*env.reset())
         assert self.last is not None
-        on_policy = not self.if_off_policy
-        return Trajectory.allocate(
-            horizon_len,
-            self.last,
-            self.action_dim,
-            self.if_discrete,
-            if_logprob=on_policy,
-            if_bootstrap=on_policy and env.autoreset == "same_step",
-            team=(self.num_agents,) if self.num_agents else (),
-            if_team_reward=self.if_team_reward,
-            rnn_dim=self.rnn_dim,
-        )
+        sizes, team = (horizon_len, self.last, self.action_dim), (self.num_agents,) if self.num_agents else ()
+        return Trajectory.allocate(*sizes, self.if_discrete, not self.if_off_policy, team, self.if_team_reward)
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
         """The next rollout starts here, at the states (N, S) that a reset returned."""
@@ -575,6 +563,12 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.act.sample(state, action_mask)
+
+    def new_trajectory(self, env: Any, horizon_len: int) -> Trajectory:
+        trajectory = super().new_trajectory(env, horizon_len)
+        if env.autoreset == "same_step":
+            trajectory.bootstraps = torch.zeros_like(trajectory.rewards)
+        return trajectory
 
     def decide(self, trajectory: Trajectory, t: int) -> None:
         record = self.look(trajectory.at(t))

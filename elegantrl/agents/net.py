@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from types import FunctionType
 from typing import Any
@@ -830,6 +831,7 @@ class CriticMAPPO(CriticBase):
 Objective = Callable[[Any], tuple[Tensor, ...]]  # of a batch: what is minimised (), and what else is of interest
 Gradients = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 MOMENTS = ("exp_avg", "exp_avg_sq")  # names in the state dict of torch.optim.Adam
+fused_adam: Any = partial(torch._fused_adam_, weight_decay=0.0, amsgrad=False, maximize=False)
 
 
 def gradients(objective: Objective, params: Sequence[Tensor], batch: Any) -> Gradients:
@@ -932,25 +934,15 @@ class FlatAdam(torch.optim.Optimizer):
         Each group, and in it each member of an ensemble, is clipped to max_norm by itself. Where any of the gradients
         is not finite, nothing changes.
         """
-        rows, start = [], 0
-        for flat in self.flats:
-            rows.append(flat.flatten(grads[start : start + len(flat.params)]))
-            start += len(flat.params)
+        remaining = iter(grads)
+        rows = [flat.flatten([next(remaining) for _ in flat.params]) for flat in self.flats]
         norms = torch.cat([clip_by_norm(grad, max_norm) for grad in rows])
         found_inf = norms.sum().mul_(0).ne_(0)  # inf * 0 and NaN * 0 are NaN, which is not 0
         self.steps.add_(1 - found_inf)
         for group, flat, grad, (mean, square) in zip(self.param_groups, self.flats, rows, self.moments, strict=True):
-            torch._fused_adam_(
-                *([flat.matrix()], [grad], [mean], [square], [], [self.steps]),
-                lr=group["lr"],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                eps=group["eps"],
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-                found_inf=found_inf,
-            )
+            state, (beta1, beta2) = ([mean], [square], [], [self.steps]), group["betas"]
+            rates = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
+            fused_adam([flat.matrix()], [grad], *state, **rates, found_inf=found_inf)
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step along the gradients that `loss.backward()` left."""

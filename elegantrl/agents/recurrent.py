@@ -23,9 +23,17 @@ class Recurrence(Option):
         self.hidden: Tensor | None = None  # (N, ..., H), what act remembers; None: nothing
         self.before: Tensor | None = None  # the same before the newest look
         agent.look, agent.recurrence = self.look, self
+        self.plain_trajectory, agent.new_trajectory = agent.new_trajectory, self.new_trajectory
         if not agent.if_off_policy:
             agent.window, agent.rows = agent.seq_len, self.rows
             self.objective_of_features, agent.objective = agent.objective, self.objective
+
+    def new_trajectory(self, env: Any, horizon_len: int) -> Trajectory:
+        """The agent's own, with a place for what it remembers at row 0."""
+        tr = self.plain_trajectory(env, horizon_len)
+        lead = tr.dones.shape[1:] if not self.agent.num_agents else (*tr.dones.shape[1:], self.agent.num_agents)
+        tr.hidden = torch.zeros(1, *lead, self.agent.rnn_dim, device=tr.dones.device)
+        return tr
 
     def look(self, record: Record, is_next: bool = True) -> Record:
         """Features of all that was seen in place of states. is_next: it is remembered that this was seen too."""

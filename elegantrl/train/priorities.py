@@ -14,6 +14,7 @@ from ..trajectory import Batch
 
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
 FAN_OUT = 64  # leaves in a block of the sum tree
+NO_WINDOWS = "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step alone."
 
 
 class SumTree:
@@ -65,6 +66,11 @@ class SumTree:
         self.max_priority = state["max_priority"].to(self.leaves.device)
 
 
+def of_row(x: Tensor, index: Tensor) -> Tensor:
+    """Whether x (*index.shape) or (*index.shape, M) bool holds for a row: for any of its agents."""
+    return x if x.dim() == index.dim() else x.any(-1)
+
+
 def chosen(running: Tensor, point: Tensor) -> tuple[Tensor, Tensor]:
     """The first whose running sum (..., n) exceeds the point, so that its own part is above 0; and the point.
 
@@ -92,15 +98,20 @@ class Priorities(SumTree):
         buffer.written, buffer.feedback = self.written, self.feedback
 
     def draw(self, batch_size: int, length: int = 1) -> tuple[Tensor, Tensor]:
+        if length > 1:
+            raise ValueError(NO_WINDOWS)
         return self.sample(batch_size)
 
-    def written(self, index: Tensor, newest: Tensor, had_rows: Tensor) -> None:
+    def written(self, index: Tensor, cols: Tensor, horizon: int) -> None:
         """New rows, and those that now have a successor, get the largest priority so far."""
-        index_all = torch.cat([newest[had_rows], index])
-        is_row = self.buffer.by_row(self.buffer.columns["unmasks"][index_all], index_all)
+        buffer = self.buffer
+        newest = (buffer.head[cols] - 1) % buffer.rows * buffer.num_seqs + cols  # before these came
+        had_rows = (buffer.size[cols] > 0) & (horizon < buffer.rows)  # else that row is overwritten by now
+        index = torch.cat([newest[had_rows], index])
+        is_row = of_row(buffer.columns["unmasks"][index], index)
         priority = torch.where(is_row, self.max_priority, 0.0)
-        priority[-len(newest) :] = 0.0  # the newest rows
-        self.update(index_all, priority)
+        priority[-len(cols) :] = 0.0  # the newest rows
+        self.update(index, priority)
 
     def feedback(self, batch: Batch, td: Tensor) -> None:
         """Priorities from temporal differences (B,) or (K, B). A row whose leaf is 0 keeps that."""

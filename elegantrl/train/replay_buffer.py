@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..device import available_memory, device_of
 from ..trajectory import OPTIONAL, STATE_LIKE, Batch, Record, Trajectory, loss_weight, widen
+from .priorities import NO_WINDOWS, Priorities, SumTree, of_row
 from .priorities import BinarySearchTree as BinarySearchTree
-from .priorities import Priorities, SumTree
 
 PER_AGENT = ("rewards", "undones", "unmasks")  # for some algorithms one of each agent
 DRAW_BYTES = 2**20  # what uniform samples that are drawn together may take: it should stay in a core's cache
@@ -99,30 +99,22 @@ class ReplayBuffer:
         if not isinstance(items, Trajectory):
             items = Trajectory.from_tuple(items, items[0][-1])
         tr, n = items.to(self.device), self.num_seqs
-        found = {name: x for name in (*self.columns, *STATE_LIKE, *OPTIONAL) if (x := getattr(tr, name)) is not None}
-        for name, x in found.items():
-            self.make_room(name, x.shape[2:], x.dtype)
         cols = torch.arange(n, device=self.device) if columns is None else columns
         skip = max(0, tr.horizon - self.rows)  # rows that this same trajectory would overwrite
         steps = torch.arange(skip, tr.horizon, device=self.device)[:, None]
         index = ((self.head[cols] + steps) % self.rows * n + cols).flatten()  # (T * n,)
-        newest = (self.head[cols] - 1) % self.rows * n + cols  # before this update
-        had_rows = (self.size[cols] > 0) & (tr.horizon < self.rows)  # else that row is overwritten by now
-        for name, column in self.columns.items():
-            if (source := getattr(tr, name)) is not None:
-                column.index_copy_(0, index, source[skip : tr.horizon].flatten(0, 1))
-        self.written(index, newest, had_rows)
+        for name in dict.fromkeys((*self.columns, *STATE_LIKE, *OPTIONAL)):
+            if (x := getattr(tr, name)) is not None:
+                self.make_room(name, x.shape[2:], x.dtype)
+                self.columns[name].index_copy_(0, index, x[skip : tr.horizon].flatten(0, 1))
+        self.written(index, cols, tr.horizon)
         self.head[cols] = (self.head[cols] + tr.horizon) % self.rows
         self.size[cols] = (self.size[cols] + tr.horizon).clamp(max=self.rows)
         self.cur_size = int(self.size.min())
         self.add_size += tr.horizon * len(cols)
 
-    def written(self, index: Tensor, newest: Tensor, had_rows: Tensor) -> None:
-        """Told of the rows that came, and of those that were the newest before (n,), where there were any."""
-
-    def by_row(self, x: Tensor, index: Tensor) -> Tensor:
-        """Whether x (*index.shape) or (*index.shape, M) bool holds for a row: for any of its agents."""
-        return x if x.dim() == index.dim() else x.any(-1)
+    def written(self, index: Tensor, cols: Tensor, horizon: int) -> None:
+        """Told of the rows that came (T * n,), before the heads of their sequences (n,) move."""
 
     def take(self, name: str, index: Tensor) -> Tensor:
         """Rows of a column by index (B,) or (B, L)."""
@@ -134,30 +126,18 @@ class ReplayBuffer:
         n_step: rewards that are summed, see `look_ahead`. length: above 1, windows of so many rows that follow each
         other, (B, L, ...), drawn uniformly. They may hold the end of an episode: `keeps` says where.
         """
-        if length > 1 and (self.tree is not None or n_step > 1):
-            raise ValueError(
-                "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step alone."
-            )
         if self.cur_size < length + 1:
             raise ValueError(f"Each sequence needs {length + 1} rows before a sample, this buffer has {self.cur_size}.")
         index, importance = self.draw(batch_size, length)
-        unmasks = self.take("unmasks", index)
         rewards, undones, discount, after = self.look_ahead(index, gamma, n_step)
-        state_like = [name for name in STATE_LIKE if name in self.columns]
-        now = {name: self.take(name, index) for name in state_like}
+        names, unmasks = [name for name in STATE_LIKE if name in self.columns], self.take("unmasks", index)
+        now, then = ({name: self.take(name, rows) for name in names} for rows in (index, after))
+        others = {name: self.take(name, index) for name in ("actions", *OPTIONAL) if name in self.columns}
         weight = loss_weight(unmasks, now.get("alive"))
-        return Batch(
-            **now,
-            **{name: self.take(name, index) for name in OPTIONAL if name in self.columns},
-            actions=self.take("actions", index),
-            rewards=rewards,
-            undones=undones,
-            discount=discount,
-            weight=weight if importance is None else weight * widen(importance, weight),
-            index=index,
-            next=Record(**{name: self.take(name, after) for name in state_like}),
-            keeps=undones & unmasks if length > 1 else None,
-        )
+        others["weight"] = weight if importance is None else weight * widen(importance, weight)
+        others |= {"rewards": rewards, "undones": undones, "discount": discount, "index": index}
+        keeps = undones & unmasks if length > 1 else None
+        return Batch(**now, **others, next=Record(**then), keeps=keeps)
 
     def draw(self, batch_size: int, length: int = 1) -> tuple[Tensor, Tensor | None]:
         """Rows (B,), or windows (B, L), with equal chances; and importance weights (B,) where chances are not equal."""
@@ -168,22 +148,31 @@ class ReplayBuffer:
             age, size, col = age[:, None] + torch.arange(length, device=self.device), size[:, None], col[:, None]
         return (self.head[col] - size + age) % self.rows * self.num_seqs + col, None
 
-    def look_ahead(self, index: Tensor, gamma: float, n_step: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def look_ahead(self, index: Tensor, gamma: float, n_step: int = 1) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Rewards, undones, gamma * undone, and the rows whose states come next, each (B,), of rows (B,)."""
+        rewards, undones = self.columns["rewards"][index], self.columns["undones"][index]
+        step = rewards, undones, gamma * undones, self.following(index)
+        return step if n_step == 1 else self.look_further(index, gamma, n_step, *step)
+
+    def look_further(
+        self, index: Tensor, gamma: float, n_step: int, total: Tensor, undone: Tensor, discount: Tensor, after: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """n-step returns, 1602.01783 section 4.2: sums of the discounted rewards of m steps, the last of their undones,
         gamma^m * undone, and the row whose state comes then, each (B,). index (B,): the rows where they begin.
 
         m is n_step, or less: no step is taken into a masked row or into the newest one, whose successor is not known.
         """
+        if index.dim() > 1:
+            raise ValueError(NO_WINDOWS)
         rewards, undones, unmasks = (self.columns[name] for name in ("rewards", "undones", "unmasks"))
-        total, undone, after = rewards[index], undones[index], self.following(index)
-        discount, keep = gamma * undone, undone & unmasks[index]
+        keep = undone & unmasks[index]
         for _ in range(n_step - 1):
             beyond = self.following(after)
             keep = keep & unmasks[after] & widen(beyond // self.num_seqs != self.head[after % self.num_seqs], keep)
             total = total + discount * keep * rewards[after]
             undone = torch.where(keep, undones[after], undone)
             discount = torch.where(keep, gamma * discount * undone, discount)
-            after, keep = torch.where(self.by_row(keep, index), beyond, after), keep & undone
+            after, keep = torch.where(of_row(keep, index), beyond, after), keep & undone
         return total, undone, discount, after
 
     def following(self, index: Tensor) -> Tensor:

@@ -7,7 +7,6 @@ import math
 import operator
 import os
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from types import SimpleNamespace
@@ -20,6 +19,7 @@ from torch import Tensor
 from .. import storage
 from ..envs import ActionCodec
 from ..ranks import Ranks
+from .checks import check_callbacks
 from .config import Arguments as Arguments  # older scripts take it from elegantrl.run
 from .config import Config, build_agent, build_env, build_vec_env, seed_everything
 from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
@@ -35,7 +35,6 @@ MUST_STAY = (
     *("num_agents", "global_dim", "if_share_params", "if_agent_id", "rnn_dim"),
     *("num_ensembles", "if_norm_state", "if_norm_value", "if_norm_reward", "state_value_tau"),
 )
-HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 # one training run
@@ -53,10 +52,7 @@ class Run:
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
-        if classes := [callback.__name__ for callback in args.callbacks if isinstance(callback, type)]:
-            raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
-        for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
-            warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
+        check_callbacks(args.callbacks)
         seed_everything(args.seed_for("learner"))
         self.agent = build_agent(args)
         self.build_parts()
