@@ -940,9 +940,9 @@ class FlatAdam(torch.optim.Optimizer):
         found_inf = norms.sum().mul_(0).ne_(0)  # inf * 0 and NaN * 0 are NaN, which is not 0
         self.steps.add_(1 - found_inf)
         for group, flat, grad, (mean, square) in zip(self.param_groups, self.flats, rows, self.moments, strict=True):
-            state, (beta1, beta2) = ([mean], [square], [], [self.steps]), group["betas"]
+            beta1, beta2 = group["betas"]
             rates = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
-            fused_adam([flat.matrix()], [grad], *state, **rates, found_inf=found_inf)
+            fused_adam([flat.matrix()], [grad], [mean], [square], [], [self.steps], **rates, found_inf=found_inf)
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step along the gradients that `loss.backward()` left."""
