@@ -37,7 +37,7 @@ class Ranks:
             grads, values = alone(objective, params, batch)
             return self.mean_each(grads), values
 
-        agent.gradients, agent.summed, agent.averaged = together, self.sum, self.mean
+        agent.ranks, agent.gradients, agent.summed, agent.averaged = self, together, self.sum, self.mean
         for option in agent.options:
             option.gather = self.gather
 
