@@ -14,44 +14,7 @@ PATIENCE = timedelta(minutes=30)  # that a rank waits for the others: their Work
 SECONDS_TO_TELL = 10.0  # that a Learner has for saying why it failed
 
 
-class OneRank:
-    """A Learner that is alone: what it has is the mean, the sum, and what all agree on."""
-
-    rank, size = 0, 1
-
-    def mean(self, x: Tensor) -> Tensor:
-        """The mean over all ranks, of the same shape."""
-        return x
-
-    def mean_each(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return tensors
-
-    def sum(self, x: Tensor) -> Tensor:
-        return x
-
-    def gather(self, x: Tensor) -> list[Tensor]:
-        """Every rank's tensor, in their order."""
-        return [x]
-
-    def agree(self, value: Any) -> Any:
-        """Rank 0's value, which can be pickled, on every rank."""
-        return value
-
-    def any(self, is_so: bool) -> bool:
-        """Whether it is so on any rank."""
-        return is_so
-
-    def equal(self, tensors: Sequence[Tensor]) -> None:
-        """Gives rank 0's values to the tensors of all, in place."""
-
-    def close(self) -> None:
-        pass
-
-
-ONE_RANK = OneRank()
-
-
-class Ranks(OneRank):
+class Ranks:
     """One of several Learners: NCCL carries what is on GPUs, Gloo what is on CPUs.
 
     store: where they find each other; None: by the environment variables that torchrun sets.
@@ -65,6 +28,18 @@ class Ranks(OneRank):
         if device.type == "cuda":
             torch.cuda.set_device(device)
         dist.init_process_group(backend, store=store, rank=rank, world_size=size, timeout=PATIENCE)
+
+    def join(self, agent: Any) -> None:
+        """Makes an agent's gradients and statistics those of all ranks."""
+        alone = agent.gradients
+
+        def together(objective: Any, params: Any, batch: Any) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+            grads, values = alone(objective, params, batch)
+            return self.mean_each(grads), values
+
+        agent.ranks, agent.gradients, agent.summed, agent.averaged = self, together, self.sum, self.mean
+        for option in agent.options:
+            option.gather = self.gather
 
     def together(self, collective: Callable[..., Any], *what: Any, **how: Any) -> None:
         try:
@@ -80,6 +55,7 @@ class Ranks(OneRank):
         return x
 
     def mean(self, x: Tensor) -> Tensor:
+        """The mean over all ranks, of the same shape."""
         return self.sum(x) / self.size
 
     def mean_each(self, tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
@@ -88,19 +64,19 @@ class Ranks(OneRank):
         return tuple(part.view(x.shape) for part, x in zip(parts, tensors, strict=True))
 
     def gather(self, x: Tensor) -> list[Tensor]:
+        """Every rank's tensor, in their order."""
         found = [torch.empty_like(x) for _ in range(self.size)]
         self.together(dist.all_gather, found, x.contiguous())
         return found
 
     def agree(self, value: Any) -> Any:
+        """Rank 0's value, which can be pickled, on every rank."""
         box = [value]
         self.together(dist.broadcast_object_list, box, src=0, device=torch.device("cpu"))
         return box[0]
 
-    def any(self, is_so: bool) -> bool:
-        return bool(self.sum(torch.tensor(float(is_so))) > 0)
-
     def equal(self, tensors: Sequence[Tensor]) -> None:
+        """Gives rank 0's values to the tensors of all, in place."""
         for x in tensors:
             self.together(dist.broadcast, x.detach(), src=0)
 

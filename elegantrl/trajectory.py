@@ -162,15 +162,12 @@ class Trajectory(Record):
         action_dim: int,
         if_discrete: bool,
         if_logprob: bool = False,
-        if_bootstrap: bool = False,
         team: tuple[int, ...] = (),
         if_team_reward: bool = False,
-        rnn_dim: int = 0,
     ) -> Trajectory:
         """Tensors for `horizon` steps of the environments that returned `first` (N, ...).
 
-        team: (M,), or () for one agent. if_team_reward: rewards, undones and unmasks have no agent axis. rnn_dim: H of
-        a recurrent agent.
+        team: (M,), or () for one agent. if_team_reward: rewards, undones and unmasks have no agent axis.
         """
         each = () if if_team_reward else team
         num, device = first.states.shape[0], first.states.device
@@ -185,8 +182,6 @@ class Trajectory(Record):
             **{name: empty(*each, dtype=torch.bool) for name in ("undones", "unmasks")},
             dones=empty(dtype=torch.bool),
             logprobs=empty(*team) if if_logprob else None,
-            bootstraps=empty(*each) if if_bootstrap else None,
-            hidden=torch.zeros(1, num, *team, rnn_dim, device=device) if rnn_dim else None,
         )
 
     def put(self, t: int, record: Record) -> None:
@@ -198,11 +193,8 @@ class Trajectory(Record):
         """The same on a device; itself if it is there."""
         if self.rewards.device == device:
             return self
-        columns: dict[str, Any] = {f.name: getattr(self, f.name) for f in fields(self)}
-        there: dict[str, Any] = {
-            name: x if x is None else x.to(device, non_blocking=True) for name, x in columns.items()
-        }
-        return Trajectory(**there)
+        columns: dict[str, Any] = {f.name: x for f in fields(self) if (x := getattr(self, f.name)) is not None}
+        return Trajectory(**{name: x.to(device, non_blocking=True) for name, x in columns.items()})
 
     def as_tuple(self) -> tuple[Tensor, ...]:
         """states, actions, [logprobs,] rewards, undones, unmasks, each (T, N, ...): the order third-party code knows.

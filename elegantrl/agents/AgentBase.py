@@ -7,36 +7,23 @@ from __future__ import annotations
 
 import inspect
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import replace
 from itertools import repeat
 from numbers import Integral
 from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .. import storage
 from ..compat import renamed_keywords
 from ..device import device_of
-from ..ranks import ONE_RANK
 from ..trajectory import Batch, Record, Rollout, Trajectory, loss_weight, widen
-from .functional import (
-    LinearSchedule,
-    at_progress,
-    cumulative_rewards,
-    discounted_sums,
-    gae,
-    soft_update,
-    vtrace,
-    weighted_mean,
-)
-from .h_term import WithHTerm
+from .deploy import Deployed
+from .functional import LinearSchedule, alone, at_progress, gae, soft_update, weighted_mean
+from .h_term import HTerm, WithHTerm
 from .net import (
     ActorDiscreteMAPPO,
     ActorDiscretePPO,
@@ -48,12 +35,21 @@ from .net import (
     FlatParameters,
     NetBase,
     NoNormaliser,
-    Normaliser,
     Objective,
     Team,
-    compiled_gradients,
     gradients,
 )
+from .options import Compiled, CumulativeRewards, Normalisers, Option, VTrace
+from .recurrent import Recurrence
+
+OPTIONS: dict[type[Option], tuple[str, ...]] = {  # what is attached to an agent where one of these settings is not 0
+    Normalisers: ("state_value_tau", "if_norm_state", "if_norm_value", "if_norm_reward"),
+    Compiled: ("if_compile",),
+    CumulativeRewards: ("lambda_fit_cum_r",),
+    VTrace: ("if_use_v_trace",),
+    Recurrence: ("rnn_dim",),
+    HTerm: ("lambda_h_term",),
+}
 
 
 @contextmanager
@@ -75,8 +71,10 @@ def whole_sizes(name: str, sizes: Any) -> tuple[int, ...]:
     return tuple(int(size) for size in found)
 
 
-class AgentBase:
-    """Annotated class attributes are the hyper-parameters: type, default, meaning. A subclass says only what differs.
+class AgentBase(Deployed):
+    """What every agent has, beside what `Deployed` adds to it: to explore, and to learn from what came.
+
+    Annotated class attributes are the hyper-parameters: type, default, meaning. A subclass says only what differs.
 
     net_dims: widths of the hidden layers. state_dim: S, or the shape of an image. action_dim: A, or the number of
     actions. gpu_id: -1 or a machine without CUDA means the CPU. args: a Config, or None for the defaults.
@@ -95,14 +93,11 @@ class AgentBase:
     global_dim: int = 0  # G of info["global_state"], 0: there is none; read from the environment
     rnn_dim = 0  # H of the memory; a setting of the agents that can have one
 
-    ranks = ONE_RANK  # the Learners that work on this agent together; no annotation, as it is no hyper-parameter
-
-    act: Any  # the policy
-    cri: Any  # the critic
-    act_target: Any  # the copies that follow slowly, or the networks themselves
-    cri_target: Any
-    act_optimizer: FlatAdam
-    cri_optimizer: FlatAdam
+    # no annotation, as these are no hyper-parameters
+    window = 1  # rows of a sample; with a memory, of a sequence of them
+    gradients = staticmethod(gradients)  # of an objective
+    summed = averaged = staticmethod(alone)  # over all Learners that work on this agent together
+    soft_update = staticmethod(soft_update)
 
     net_dims: tuple[int, ...] = (256, 256)  # widths of the hidden layers
     activation: str = "relu"  # relu, tanh, gelu or elu
@@ -171,42 +166,14 @@ class AgentBase:
         self.last: Record | None = None  # (N, ...), where the next rollout begins
         self.last_done: Tensor | None = None  # (N,), whether an episode ended just before it
         self.finals: dict[int, Record] = {}  # row of this rollout -> final observations (N, S) known there, on-policy
-        self.hidden: Tensor | None = None  # (N, ..., H), what act remembers there; None without a memory
-        self.return_carry: Tensor | None = None  # (N,), the discounted return that reward_norm has run up so far
         self.followers: dict[str, tuple[FlatParameters, FlatParameters]] = {}  # of each target and of its network
-        self.gradients = compiled_gradients() if self.if_compile else gradients
-        with float32_by_default():
-            self.build_normalisers()
-            self.build_nets()
-            self.build_options()
-
-    def build_normalisers(self) -> None:
-        """Sets those of states, values and rewards, which do nothing unless asked for."""
-        tau = self.state_value_tau or None
-        shape: tuple[int, ...] = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
-        if (self.if_norm_state or tau) and len(shape) == 1:
-            self.state_norm: NoNormaliser = Normaliser(shape, tau).to(self.device)
-        else:
-            self.state_norm = NoNormaliser()
-        norm = NoNormaliser() if not (self.if_norm_value or tau) else Normaliser((), tau).to(self.device)
-        self.value_norm: NoNormaliser = norm
-        self.reward_norm: NoNormaliser = Normaliser().to(self.device) if self.if_norm_reward else NoNormaliser()
-
-    def build_options(self) -> None:
-        """Puts the functions of the options that were chosen where the update looks for them."""
-        self.observers: list[Callable[[Trajectory], None]] = []  # what each rollout is shown to
+        self.state_norm = self.value_norm = self.reward_norm = NoNormaliser()
+        self.critic_terms: list[Callable[[Batch, Tensor], Tensor]] = []  # of a batch and Q(s, a), each (K,)
         self.policy_step: Callable[..., tuple[Tensor, ...]] = self.minimize  # on the actor's objective
-
-    @property
-    def state_shape(self) -> tuple[int, ...]:
-        """Of what a policy sees at one moment: (S,), an image, or (M, S)."""
-        shape = self.state_dim if isinstance(self.state_dim, tuple) else (self.state_dim,)
-        return (self.num_agents, *shape) if self.num_agents else shape
-
-    @property
-    def window(self) -> int:
-        """Rows of a sample: 1, or a sequence of rows for an agent with a memory."""
-        return 1
+        is_on = {name for names in OPTIONS.values() for name in names if name in known and getattr(self, name)}
+        with float32_by_default():
+            self.options = [option(self) for option, names in OPTIONS.items() if is_on & {*names}]
+            self.build_nets()
 
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
@@ -267,25 +234,19 @@ class AgentBase:
     def minimize(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
         """One step of gradient descent, the only place where gradients flow; returns what objective(batch) returned.
 
-        The first of these is what is minimised. Gradients are averaged over the ranks, if there are several. Each
-        parameter group, and in it each member of an ensemble, is clipped by itself. A step whose gradient is not finite
-        is skipped, so that parameters stay finite; the log shows it.
+        The first of these is what is minimised. Each parameter group, and in it each member of an ensemble, is clipped
+        by itself. A step whose gradient is not finite is skipped, so that parameters stay finite; the log shows it.
         """
         params = [p for optimizer in optimizers for p in optimizer.params]
         grads, values = self.gradients(objective, params, batch)
-        grads = self.ranks.mean_each(grads)
-        start = 0
         for optimizer in optimizers:
-            end = start + len(optimizer.params)
-            optimizer.descend(grads[start:end], self.clip_grad_norm)
-            start = end
+            own, grads = grads[: len(optimizer.params)], grads[len(optimizer.params) :]
+            optimizer.descend(own, self.clip_grad_norm)
         return values
 
     def optimizer_backward(self, optimizer: FlatAdam, objective: Tensor) -> None:
         """The same for a loss () that is there already."""
         self.minimize(lambda loss: (loss,), objective, optimizer)
-
-    soft_update = staticmethod(soft_update)
 
     def start_update(self) -> None:
         """Moves the learning rate along its schedule."""
@@ -299,23 +260,9 @@ class AgentBase:
         return self.reward_norm.shrink(rewards * self.reward_scale)
 
     def update_statistics(self, trajectory: Trajectory) -> None:
-        """Moves the normalisers. Called after an update and before the next rollout, so old log-probabilities stay."""
-        if self.state_norm.learns:
-            states = trajectory.states[:-1][trajectory.unmasks]
-            self.state_norm.watch(states.reshape(-1, states.shape[-1]))
-            self.state_norm.commit(self.ranks)
-        if self.reward_norm.learns:
-            start = self.return_carry if self.return_carry is not None else torch.zeros_like(trajectory.rewards[0])
-            keeps = trajectory.keeps
-            sums = discounted_sums(trajectory.rewards, keeps, start, self.gamma)
-            self.return_carry = self.gamma * keeps[-1] * sums[-1]
-            self.reward_norm.watch(sums[trajectory.unmasks])
-            self.reward_norm.commit(self.ranks)
-        if self.value_norm.learns:
-            mean, std = self.value_norm.mean.clone(), self.value_norm.std.clone()
-            self.value_norm.commit(self.ranks)
-            for net in {self.cri, self.cri_target}:
-                cast(NetBase, net).keep_outputs(mean, std)
+        """Called after an update and before the next rollout."""
+        for option in self.options:
+            option.update(trajectory)
 
     # acting
 
@@ -337,39 +284,6 @@ class AgentBase:
         """The action that the policy holds for best, in its own units. (N, S) -> (N, A) in [-1, 1], or (N,) index"""
         return self.act(state) if action_mask is None else self.act(state, action_mask)
 
-    def forget(self) -> None:
-        """Call it at an episode's start where `select_action` has a memory: it starts anew. Else nothing happens."""
-        self.act.forget()
-
-    @torch.no_grad()
-    def select_action(self, state: Any, action_mask: Any = None) -> Any:
-        """The greedy action in the environment's own units, ready for env.step.
-
-        state: (S,) or (N, S), any array; where states are flattened, the environment's own shape too. Of a team (M, S)
-        or (N, M, S). With a memory, states of one episode in their order: see `forget`.
-        ValueError: another shape, or a mask that allows nothing.
-        """
-        if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
-            raise ValueError("select_action expects a state and got (state, info): pass the state only")
-        x = torch.as_tensor(state if isinstance(state, Tensor) else np.array(state, ndmin=1), device=self.device)
-        x = x if x.dtype == torch.uint8 else x.float()
-        shape, size = self.state_shape, x.numel()
-        is_flat = len(shape) == 1
-        single = x.shape == shape or (is_flat and size == shape[0] and x.shape[1:] != shape)
-        several = x.shape[1:] == shape or (is_flat and x.dim() > 1 and size == len(x) * shape[0])
-        if not (single or several):
-            many = str(("N", *shape)).replace("'", "")
-            raise ValueError(f"select_action expects a state {shape} or {many} and got shape {tuple(x.shape)}")
-        mask = action_mask
-        if mask is not None:
-            team = shape[:1] if self.num_agents else ()
-            mask = torch.as_tensor(mask, device=self.device).bool().reshape(-1, *team, self.action_dim)
-            if not bool(mask.any(-1).flatten(1).any(-1).all() if team else mask.any(-1).all()):
-                raise ValueError(f"select_action: the mask allows no action: {action_mask}")
-        array = self.greedy(x.reshape(-1, *shape), mask).cpu().numpy()
-        array = array if self.codec is None else self.codec.decode(array)
-        return array[0] if single else array
-
     def decide(self, trajectory: Trajectory, t: int) -> None:
         """Writes the actions of row t (N, A) or (N,), and what the algorithm needs of them."""
         raise NotImplementedError
@@ -379,54 +293,23 @@ class AgentBase:
         if self.last is None or self.last.states.shape[0] != env.num_envs:
             self.begin(*env.reset())
         assert self.last is not None
-        on_policy = not self.if_off_policy
-        return Trajectory.allocate(
-            horizon_len,
-            self.last,
-            self.action_dim,
-            self.if_discrete,
-            if_logprob=on_policy,
-            if_bootstrap=on_policy and env.autoreset == "same_step",
-            team=(self.num_agents,) if self.num_agents else (),
-            if_team_reward=self.if_team_reward,
-            rnn_dim=self.rnn_dim,
-        )
+        sizes, team = (horizon_len, self.last, self.action_dim), (self.num_agents,) if self.num_agents else ()
+        return Trajectory.allocate(*sizes, self.if_discrete, not self.if_off_policy, team, self.if_team_reward)
 
     def begin(self, state: Tensor, info: Mapping[str, Any]) -> None:
         """The next rollout starts here, at the states (N, S) that a reset returned."""
         self.cut()
         self.last = Record.of(state, info)
         self.last_done = torch.zeros(state.shape[0], dtype=torch.bool, device=state.device)
-        if self.rnn_dim:
-            lead = state.shape[: 1 + (self.num_agents > 0)]
-            self.hidden = torch.zeros(*lead, self.rnn_dim, device=self.device)
 
     def cut(self, columns: Tensor | None = None) -> None:
         """The next rollout does not continue these environments (n,), or any."""
-        if columns is None:
-            self.return_carry = None
-        elif self.return_carry is not None:
-            self.return_carry[columns] = 0.0
+        for option in self.options:
+            option.cut(columns)
 
-    @property
-    def last_state(self) -> Tensor | None:
-        """The states (N, S) at which the next rollout begins; a script may set them after its own env.reset."""
-        return None if self.last is None else self.last.states
-
-    @last_state.setter
-    def last_state(self, state: Any) -> None:
-        state = torch.as_tensor(state, dtype=torch.float32, device=self.device)
-        self.begin(state if state.dim() > len(self.state_shape) else state[None], {})
-
-    def look(self, record: Record) -> tuple[Record, Tensor | None]:
-        """What act makes of a record on top of what it remembers, as a record; and what it remembers then.
-
-        Without a memory, the record itself. With one, its states are features of all that was seen: (N, ..., H).
-        """
-        if self.hidden is None:
-            return record, None
-        seen, hidden = self.act.remember(record.states[:, None], self.hidden)
-        return replace(record, states=seen[:, 0]), hidden
+    def look(self, record: Record, is_next: bool = True) -> Record:
+        """What the networks see of the newest record, or of one that is_next to none. Without a memory, the record."""
+        return record.seen_on(self.device)
 
     def credit(self, reward: Tensor) -> Tensor:
         """The environments' reward as this algorithm learns from it: for the team (N,), or for each agent (N, M)."""
@@ -446,8 +329,6 @@ class AgentBase:
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
-        if tr.hidden is not None and self.hidden is not None:
-            tr.hidden[0] = self.hidden
         never = torch.zeros_like(self.last_done)
         self.finals.clear()
         for t in range(tr.horizon):
@@ -468,8 +349,8 @@ class AgentBase:
             undone = self.undone(terminal, reward)
             tr.undones[t] = widen(undone, row)
             self.last_done = tr.dones[t] = terminal | truncate
-            if self.hidden is not None:
-                self.hidden = self.hidden * widen((tr.undones[t] & tr.unmasks[t]).to(self.device), self.hidden)
+            for option in self.options:
+                option.acted(tr, t)
         tr.put(tr.horizon, self.last)
         self.settle(tr)
         return tr
@@ -483,20 +364,12 @@ class AgentBase:
     def settle(self, trajectory: Trajectory) -> None:
         """Completes a rollout by what is done for all its rows at once."""
 
-    def explore_env(self, env: Any, horizon_len: int, if_random: bool = False) -> tuple[Tensor, ...]:
-        """states, actions, [logprobs,] rewards, undones, unmasks of a new rollout, each (T, N, ...).
-
-        env: what build_env returns (one environment or many).
-        """
-        env = getattr(env, "vector", env)
-        return self.explore(env, self.new_trajectory(env, horizon_len), if_random).as_tuple()
-
-    # learning and saving
+    # learning
 
     def observe(self, trajectory: Trajectory) -> None:
         """Shows a rollout, on the learning device, to the options, before it is stored or learned from."""
-        for observer in self.observers:
-            observer(trajectory)
+        for option in self.options:
+            option.observe(trajectory)
 
     def state_value(self, record: Record) -> Tensor:
         """The value of the states of a trajectory, (T + 1, N, S) -> (T + 1, N)."""
@@ -521,65 +394,6 @@ class AgentBase:
                 )
         return tuple(total / count if count else math.nan for total, count in zip(totals, counts, strict=True))
 
-    def parts(self) -> dict[str, Any]:
-        """Networks and optimizers by name; what goes by two names (an act that is the cri) is there once."""
-        names = [f"{net}{part}" for part in ("", "_target", "_optimizer") for net in ("act", "cri")]
-        found: dict[str, Any] = {}
-        for name in names:
-            if not any(getattr(self, name) is part for part in found.values()):
-                found[name] = getattr(self, name)
-        return found
-
-    def tensors(self) -> list[Tensor]:
-        """Parameters and buffers of all networks, themselves."""
-        nets = [part for part in self.parts().values() if isinstance(part, nn.Module)]
-        return [x for net in nets for x in (*net.parameters(), *net.buffers())]
-
-    saved: ClassVar[tuple[str, ...]] = (  # attributes that a checkpoint holds beside networks and optimizers
-        *("progress", "update_count", "actor_count", "carry"),
-    )
-
-    def acting_state(self) -> dict[str, Tensor]:
-        """What a copy of this agent needs to act as it does, as the tensors themselves.
-
-        Of the policy; on-policy of the critic too, since its value completes rows that a time limit ended.
-        """
-        nets = {"act": self.act} if self.if_off_policy else {"act": self.act, "cri": self.cri}
-        states = {f"{name}.{key}": x for name, net in nets.items() for key, x in net.state_dict().items()}
-        return {name: x for name, x in states.items() if isinstance(x, Tensor)}
-
-    def state_dict(self) -> dict[str, Any]:
-        """All that a resume needs: networks, optimizers, normalisers, counters, where the rollout stands."""
-        parts = {name: part.state_dict() for name, part in self.parts().items()}
-        norms = {f"{name}_norm": getattr(self, f"{name}_norm").state_dict() for name in ("state", "value", "reward")}
-        return {**parts, **norms, **{name: getattr(self, name) for name in self.saved}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, part in self.parts().items():
-            part.load_state_dict(state[name])
-        for name in ("state_norm", "value_norm", "reward_norm"):
-            getattr(self, name).load_state_dict(state[name])
-        for name in self.saved:
-            value = state[name]
-            setattr(self, name, value.to(self.device) if isinstance(value, Tensor) else value)
-
-    def save_or_load_agent(self, cwd: str, if_save: bool) -> None:
-        """Writes or reads act.pth (a module), actor.pth, cri.pth, *_target.pth, *_optimizer.pth (state dicts) in cwd.
-
-        Raises FileNotFoundError on loading where cwd holds no actor.pth.
-        """
-        files = {"actor": self.act, "cri": self.cri, "act_target": self.act_target, "cri_target": self.cri_target}
-        optimizers = {"act_optimizer": self.act_optimizer, "cri_optimizer": self.cri_optimizer}
-        if if_save:
-            act = deepcopy(self.act).cpu()  # so that a bare torch.load works on a machine without a GPU
-            storage.atomic_save(act, os.path.join(cwd, "act.pth"))
-        for name, part in {**files, **optimizers}.items():
-            path = os.path.join(cwd, f"{name}.pth")
-            if if_save:
-                storage.atomic_save(part.state_dict(), path)
-            elif name == "actor" or os.path.exists(path):
-                part.load_state_dict(storage.load(path, self.device))
-
 
 class AgentOffPolicy(AgentBase):
     """y = r + discount * next_value(s'), minimise (q_value(s, a) - y)^2, then actor_loss(s); targets follow slowly."""
@@ -596,13 +410,6 @@ class AgentOffPolicy(AgentBase):
     update_freq: int = 1  # critic updates for each actor update
     n_step: int = 1  # rewards that are summed before the value of a state takes over
     lambda_fit_cum_r: float = 0.0  # weight of the loss between a batch's mean Q and its mean cumulative reward
-
-    def build_options(self) -> None:
-        super().build_options()
-        self.critic_terms: list[Callable[[Batch, Tensor], Tensor]] = []  # of a batch and Q(s, a), each (K,)
-        if self.lambda_fit_cum_r > 0:
-            self.critic_terms.append(self.fit_cumulative_rewards)
-            self.observers.append(self.add_cumulative_rewards)
 
     # the nouns that an algorithm defines
 
@@ -624,7 +431,7 @@ class AgentOffPolicy(AgentBase):
     # the template
 
     def decide(self, trajectory: Trajectory, t: int) -> None:
-        record, self.hidden = self.look(trajectory.at(t).seen_on(self.device))
+        record = self.look(trajectory.at(t))
         trajectory.actions[t] = self.explore_action(record.states, record.action_mask)
 
     def count_updates(self, transitions: int) -> int:
@@ -650,7 +457,7 @@ class AgentOffPolicy(AgentBase):
             if self.update_count % self.target_delay == 0:
                 self.update_targets()
         actor_updates = self.actor_count - actor_start
-        return self.read_logs(self.ranks.mean(self.sums), (updates, *[actor_updates] * (len(self.log_names) - 1)))
+        return self.read_logs(self.averaged(self.sums), (updates, *[actor_updates] * (len(self.log_names) - 1)))
 
     def critic_objective(self, batch: Batch) -> tuple[Tensor, ...]:
         """Loss of the critics summed () and as their mean (), temporal differences (B,) or (K, B), labels (B,).
@@ -671,29 +478,6 @@ class AgentOffPolicy(AgentBase):
         for term in self.critic_terms:
             total = total + term(batch, q)
         return total.sum(), loss.mean(), td, label
-
-    def fit_cumulative_rewards(self, batch: Batch, q: Tensor) -> Tensor:
-        """lambda_fit_cum_r * (mean Q - mean G)^2, (K,): the level of the values is that of the rewards that came.
-
-        Of the means alone, as in ElegantRL: a single G is the noisy return of an older policy.
-        """
-        if batch.cum_rewards is None:
-            raise ValueError(
-                "lambda_fit_cum_r needs the cumulative rewards of each rollout: call agent.observe(trajectory) before "
-                "buffer.update(trajectory), as Learner.store does."
-            )
-        gap = weighted_mean(q - batch.cum_rewards, batch.weight)
-        return self.lambda_fit_cum_r * self.value_norm.shrink(gap).square()
-
-    @torch.no_grad()
-    def add_cumulative_rewards(self, trajectory: Trajectory) -> None:
-        """What came after each row until its episode ends; where time or the rollout ends first, the targets' value.
-
-        That value is the one of the moment, and a row keeps its sum: where episodes seldom end by themselves, or the
-        ring is large, the sums lag behind what the policy now earns, and the weight should be small.
-        """
-        tr, rewards = trajectory, self.scaled(trajectory.rewards)
-        tr.cum_rewards = cumulative_rewards(rewards, tr.undones, tr.unmasks, self.state_value(tr), self.gamma)
 
     def state_value(self, record: Record) -> Tensor:
         rows = Record(**{name: x.flatten(0, 1) for name, x in record.state_like().items()})
@@ -748,11 +532,6 @@ class AgentOnPolicy(WithHTerm, AgentBase):
     rnn_dim: int = 0  # width of a memory (GRU) for what one state does not show; 0: none
     seq_len: int = 16  # rows through which the memory's gradient flows; divides horizon_len
 
-    def build_options(self) -> None:
-        super().build_options()
-        if self.if_use_v_trace:
-            self.returns, self.epochs = self.vtrace_returns, self.fresh_epochs  # type: ignore[method-assign]
-
     def build_nets(self) -> None:
         dims = (self.net_dims, self.state_dim, self.action_dim, self.activation)
         if self.rnn_dim:
@@ -773,8 +552,8 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         raise NotImplementedError
 
     def value(self, record: Record) -> Tensor:
-        """V(s), (..., S) -> (...). A memory is the policy's alone: the value sees it and does not shape it."""
-        return self.cri(record.states.detach() if self.rnn_dim else record.states)
+        """V(s), (..., S) -> (...)"""
+        return self.cri(record.states)
 
     def state_value(self, record: Record) -> Tensor:
         return self.value(record)
@@ -785,8 +564,14 @@ class AgentOnPolicy(WithHTerm, AgentBase):
     def explore_action(self, state: Tensor, action_mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
         return self.act.sample(state, action_mask)
 
+    def new_trajectory(self, env: Any, horizon_len: int) -> Trajectory:
+        trajectory = super().new_trajectory(env, horizon_len)
+        if env.autoreset == "same_step":
+            trajectory.bootstraps = torch.zeros_like(trajectory.rewards)
+        return trajectory
+
     def decide(self, trajectory: Trajectory, t: int) -> None:
-        record, self.hidden = self.look(trajectory.at(t).seen_on(self.device))
+        record = self.look(trajectory.at(t))
         assert trajectory.logprobs is not None
         trajectory.actions[t], trajectory.logprobs[t] = self.explore_action(record.states, record.action_mask)
 
@@ -797,7 +582,7 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         if final is None:
             trajectory.bootstraps[t] = 0.0
             return super().bootstrap(trajectory, t, timeout, terminal, final)
-        self.finals[t], _ = self.look(final.seen_on(self.device))
+        self.finals[t] = self.look(final, is_next=False)
         trajectory.bootstraps[t] = widen(timeout, trajectory.bootstraps[t])  # a mark for `settle`
         return torch.zeros_like(timeout), terminal | timeout
 
@@ -818,14 +603,6 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         tr, (rewards, values) = trajectory, self.rewards_and_values(trajectory)
         advantages = gae(rewards, tr.undones, tr.unmasks, values, self.gamma, self.lambda_gae_adv)
         return advantages, advantages + values[:-1]
-
-    def vtrace_returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
-        """The same by V-trace, with the log-probabilities of today's policy."""
-        tr, (rewards, values) = trajectory, self.rewards_and_values(trajectory)
-        assert tr.logprobs is not None
-        rows = tr.at(slice(0, -1))
-        logratios = self.log_density(rows, tr.actions) - tr.logprobs
-        return vtrace(rewards, tr.undones, tr.unmasks, values, logratios, self.gamma, self.lambda_gae_adv)
 
     def rewards_and_values(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Rewards (T, N) in the units of the values, and the values of all states, (T + 1, N)."""
@@ -854,65 +631,37 @@ class AgentOnPolicy(WithHTerm, AgentBase):
             before = self.sums.clone()
             for batch in rollout.minibatches(self.batch_size and max(1, self.batch_size // self.window)):
                 self.update_once(batch)
-            if self.is_far(self.ranks.sum(self.sums - before)):
+            if self.is_far(self.summed(self.sums - before)):
                 break
-        sums = self.ranks.sum(self.sums)
+        sums = self.summed(self.sums)
         return self.read_logs(sums[:-1], [float(sums[-1])] * len(self.log_names))
 
     def epochs(self, trajectory: Trajectory) -> Iterator[Rollout]:
         """The rows for each epoch."""
         return repeat(self.rows(trajectory), int(self.repeat_times))
 
-    def fresh_epochs(self, trajectory: Trajectory) -> Iterator[Rollout]:
-        """The same, made when an epoch begins."""
-        return (self.rows(trajectory) for _ in range(int(self.repeat_times)))
-
     @torch.no_grad()
     def rows(self, trajectory: Trajectory) -> Rollout:
-        """The trajectory as rows (T * N, ...), or as windows (T * N / L, L, ...), with advantages and returns."""
-        tr, (seen, windows) = trajectory, self.recalled(trajectory)
-        weight = loss_weight(tr.unmasks, None if tr.alive is None else tr.alive[:-1])
+        """The trajectory as rows (T * N, ...), with advantages and returns."""
+        columns = self.columns(trajectory, trajectory)
+        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items()})
+
+    def columns(self, trajectory: Trajectory, seen: Trajectory) -> dict[str, Tensor]:
+        """What an update needs of each row, (T, N, ...). seen: the trajectory as the networks see it."""
+        tr, before = trajectory, trajectory.at(slice(0, -1))
+        assert tr.logprobs is not None
+        weight = loss_weight(tr.unmasks, before.alive)
         advantages, returns = self.returns(seen)
         self.value_norm.watch(returns.flatten(), weight.flatten())
-        columns = {
-            **{name: x[:-1] for name, x in tr.state_like().items()},
-            **{"actions": tr.actions, "logprobs": tr.logprobs, "returns": returns, "weight": weight},
-            "advantages": self.standardised(advantages, weight),
-        }
-        if self.rnn_dim:
-            columns["keeps"] = tr.keeps
-            columns = {
-                n: x.unflatten(0, (-1, self.window)).transpose(1, 2) for n, x in columns.items() if x is not None
-            }
-        return Rollout(**{name: x.flatten(0, 1) for name, x in columns.items() if x is not None}, hidden=windows)
-
-    def recalled(self, trajectory: Trajectory) -> tuple[Trajectory, Tensor | None]:
-        """The trajectory with what was remembered (T + 1, N, ..., H) in place of states, and what was remembered before
-        each window's first row, (T * N / L, ..., H). Without a memory the trajectory itself, and None.
-        """
-        tr, length = trajectory, self.window
-        if not self.rnn_dim:
-            return tr, None
-        if tr.horizon % length:
-            raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
-        first = None if tr.hidden is None else tr.hidden[0]
-        seen = self.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))[0].transpose(0, 1)
-        before = torch.zeros_like(seen[:-1])
-        if first is not None:
-            before[0] = first
-        before[1:] = seen[:-2] * widen(tr.keeps[:-1], seen)
-        return replace(tr, states=seen), before[::length].flatten(0, 1)
-
-    @property
-    def window(self) -> int:
-        return self.seq_len if self.rnn_dim else 1
+        learned = {"advantages": self.standardised(advantages, weight), "returns": returns, "weight": weight}
+        return {**before.state_like(), "actions": tr.actions, "logprobs": tr.logprobs, **learned}
 
     def standardised(self, advantages: Tensor, weight: Tensor) -> Tensor:
-        """Advantages moved to mean 0 and std 1 over the unmasked rows of all ranks, (T, N)."""
-        count, total = self.ranks.sum(torch.stack([weight.sum(), (advantages * weight).sum()]))
+        """Advantages moved to mean 0 and std 1 over the unmasked rows of all Learners, (T, N)."""
+        count, total = self.summed(torch.stack([weight.sum(), (advantages * weight).sum()]))
         count = count.clamp(min=1.0)
         mean = total / count
-        std = self.ranks.sum(((advantages - mean).square() * weight).sum()).div(count).sqrt()
+        std = self.summed(((advantages - mean).square() * weight).sum()).div(count).sqrt()
         return (advantages - mean) / (std + 1e-5)
 
     def is_far(self, sums: Tensor) -> bool:
@@ -921,8 +670,6 @@ class AgentOnPolicy(WithHTerm, AgentBase):
 
     def objective(self, batch: Rollout) -> tuple[Tensor, ...]:
         """What both networks minimise, 1707.06347 eq. 9 with c1 = 1 (they share nothing), and what is logged (5,)."""
-        if batch.hidden is not None:
-            batch = replace(batch, states=self.act.remember(batch.states, batch.hidden, batch.keeps)[0])
         logprobs, entropy = self.act.logprob_entropy(batch.states, batch.actions, batch.action_mask)
         entropy = weighted_mean(entropy, batch.weight)
         policy_loss = weighted_mean(self.policy_loss(logprobs, batch), batch.weight)

@@ -40,7 +40,7 @@ class AgentVDN(TeamAgent, AgentDoubleDQN):
         self.cri = QNetTeam(*dims, self.team(self.rnn_dim), *how)
 
     @property
-    def window(self) -> int:
+    def window(self) -> int:  # type: ignore[override]
         return self.burn_in + self.seq_len if self.rnn_dim else 1
 
     def recalled(self, net: QNetTeam, batch: Batch) -> Batch:

@@ -161,3 +161,8 @@ def least(q: Tensor) -> Tensor:
 def soft_update(target: nn.Module, net: nn.Module, tau: float) -> None:
     """target <- (1 - tau) * target + tau * net."""
     torch._foreach_lerp_(list(target.parameters()), list(net.parameters()), tau)
+
+
+def alone(x: Tensor) -> Tensor:
+    """The sum, and the mean, over all Learners, of one that is alone."""
+    return x

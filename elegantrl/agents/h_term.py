@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,11 +17,7 @@ from torch import Tensor
 from ..trajectory import Record, Trajectory
 from .functional import gae
 from .net import FlatAdam, Objective
-
-if TYPE_CHECKING:
-    from .AgentBase import AgentBase as Base
-else:
-    Base = object
+from .options import Option
 
 LEAST, MOST = -16.0, 2.0  # what a path's log-probability is cut to, beyond which it has no gradient
 ADVANTAGE_LAMBDA = 0.95  # of the generalised advantage estimate
@@ -75,38 +71,23 @@ class Windows(Record):
     weights: Tensor  # (L * K,)
 
 
-class NoHTerm:
-    """The term that is off."""
-
-    def __init__(self, agent: Any):
-        self.agent = agent
-
-    def observe(self, trajectory: Trajectory) -> None:
-        """Takes the episodes that a rollout finishes into the archive."""
-
-    def cut(self, columns: Tensor | None = None) -> None:
-        """The next rollout does not continue these environments (n,), or any: their episodes under way are dropped."""
-
-    def step(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
-        """`minimize`, with the term where it is due."""
-        return self.agent.minimize(objective, batch, *optimizers)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        pass
-
-
-class HTerm(NoHTerm):
+class HTerm(Option):
     """An archive of the best finished episodes, and the term that windows drawn from it add to the actor's loss.
 
     After each rollout that finishes episodes, the fraction h_term_drop_rate of all goes, those with the lowest returns,
     as long as enough stays: a batch must be no more than the fraction h_term_sample_rate of the archive's rows.
     """
 
+    name = "h_term"
+
     def __init__(self, agent: Any):
         super().__init__(agent)
+        if agent.num_agents or agent.rnn_dim:
+            raise ValueError(
+                f"lambda_h_term={agent.lambda_h_term}: the H-term is for one agent without a memory, not for teams or "
+                f"rnn_dim={agent.rnn_dim}. Set lambda_h_term to 0."
+            )
+        agent.h_term, agent.policy_step = self, self.step
         batch_rows = agent.batch_size or DEFAULT_ROWS
         self.steps = agent.h_term_k_step  # K
         self.count = max(1, batch_rows // self.steps)  # L, as many windows as a batch has rows for
@@ -120,6 +101,7 @@ class HTerm(NoHTerm):
     # the archive
 
     def cut(self, columns: Tensor | None = None) -> None:
+        """The episodes under way in these environments are dropped."""
         if columns is None:
             self.open: dict[str, Tensor] = {}  # rows of the episodes under way, (P, N, ...)
             self.starts = torch.zeros(0, dtype=torch.long)  # the row of `open` in which each environment's began, (N,)
@@ -128,6 +110,7 @@ class HTerm(NoHTerm):
 
     @torch.no_grad()
     def observe(self, trajectory: Trajectory) -> None:
+        """Takes the episodes that a rollout finishes into the archive."""
         tr, self.has_observed = trajectory, True
         flags = {"undones": tr.undones, "unmasks": tr.unmasks}
         scores = {"rewards": tr.rewards, "weights": self.weigh(self.agent, tr)}
@@ -210,9 +193,10 @@ class HTerm(NoHTerm):
         return agent.lambda_h_term * energy
 
     def step(self, objective: Objective, batch: Any, *optimizers: FlatAdam) -> tuple[Tensor, ...]:
+        """`minimize`, with the term where it is due."""
         if not self.is_due:
-            return super().step(objective, batch, *optimizers)
-        return super().step(self.with_term, (objective, batch, self.draw()), *optimizers)
+            return self.agent.minimize(objective, batch, *optimizers)
+        return self.agent.minimize(self.with_term, (objective, batch, self.draw()), *optimizers)
 
     def with_term(self, both: tuple[Objective, Any, Windows]) -> tuple[Tensor, ...]:
         """What `objective(batch)` returns, the first of it with the term."""
@@ -238,8 +222,8 @@ def joined(episodes: list[dict[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.cat([episode[name] for episode in episodes]) for name in names}
 
 
-class WithHTerm(Base):
-    """What an agent needs for the term. A subclass defines `log_density` and `state_value`."""
+class WithHTerm:
+    """The settings of the term. An agent with them defines `log_density` and `state_value`."""
 
     lambda_h_term: float = 0.0  # weight of the Hamiltonian term in the actor's loss; 0: off
     h_term_k_step: int = 4  # steps of a window
@@ -251,30 +235,6 @@ class WithHTerm(Base):
     h_term_form: str = "sum"  # sum, mean or product of a path's probabilities
     h_term_weight: str = "reward"  # reward or advantage
 
-    h_term: NoHTerm
-
     def log_density(self, record: Record, actions: Tensor) -> Tensor:
         """log pi(a|s) under today's policy, (B,)."""
         raise NotImplementedError(f"{type(self).__name__} must define log_density(record, actions) for lambda_h_term.")
-
-    def build_options(self) -> None:
-        super().build_options()
-        if self.lambda_h_term > 0 and (self.num_agents or self.rnn_dim):
-            raise ValueError(
-                f"lambda_h_term={self.lambda_h_term}: the H-term is for one agent without a memory, not for teams or "
-                f"rnn_dim={self.rnn_dim}. Set lambda_h_term to 0."
-            )
-        self.h_term = HTerm(self) if self.lambda_h_term > 0 else NoHTerm(self)
-        self.observers.append(self.h_term.observe)
-        self.policy_step = self.h_term.step
-
-    def cut(self, columns: Tensor | None = None) -> None:
-        super().cut(columns)
-        self.h_term.cut(columns)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "h_term": self.h_term.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.h_term.load_state_dict(state.get("h_term", {}))

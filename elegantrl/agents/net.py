@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from types import FunctionType
 from typing import Any
@@ -19,7 +20,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..ranks import ONE_RANK, OneRank
 from .functional import clip_by_norm, gaussian_entropy, gaussian_logprob, mask_illegal, squashed_gaussian
 
 Dims = Sequence[int]
@@ -175,17 +175,10 @@ class NoNormaliser(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x
 
-    def restore(self, x: Tensor) -> Tensor:
-        return x
-
-    def shrink(self, x: Tensor) -> Tensor:
-        return x
+    restore = shrink = forward
 
     def watch(self, x: Tensor, weight: Tensor | None = None) -> None:
-        pass
-
-    def commit(self, ranks: OneRank = ONE_RANK) -> None:
-        pass
+        """Takes note of data."""
 
 
 class Normaliser(NoNormaliser):
@@ -237,9 +230,9 @@ class Normaliser(NoNormaliser):
         self.merge(self.pending, count.expand_as(mean), mean, (w * (x - mean).square()).sum(0))
 
     @torch.no_grad()
-    def commit(self, ranks: OneRank = ONE_RANK) -> None:
-        """Takes the data that all ranks gathered into the statistics. Called between an update and the next rollout."""
-        new, *others = ranks.gather(self.pending)
+    def commit(self, gather: Callable[[Tensor], list[Tensor]] = lambda x: [x]) -> None:
+        """Takes the data that came into the statistics. gather: from all Learners of the agent."""
+        new, *others = gather(self.pending)
         for other in others:
             self.merge(new, *other)
         if not bool((new[0] > 0).all()):
@@ -806,10 +799,10 @@ class CriticTeam(CriticBase):
 
 
 class CriticOfMemory(CriticPPO):
-    """V of what a policy remembers, which has normalised states before. (B, H) -> (B,)"""
+    """V of what a policy remembers, which has normalised states before and is not shaped by it. (B, H) -> (B,)"""
 
     def inputs(self, state: Tensor) -> Tensor:
-        return state
+        return state.detach()
 
 
 class CriticMAPPO(CriticBase):
@@ -838,6 +831,7 @@ class CriticMAPPO(CriticBase):
 Objective = Callable[[Any], tuple[Tensor, ...]]  # of a batch: what is minimised (), and what else is of interest
 Gradients = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 MOMENTS = ("exp_avg", "exp_avg_sq")  # names in the state dict of torch.optim.Adam
+fused_adam: Any = partial(torch._fused_adam_, weight_decay=0.0, amsgrad=False, maximize=False)
 
 
 def gradients(objective: Objective, params: Sequence[Tensor], batch: Any) -> Gradients:
@@ -940,25 +934,15 @@ class FlatAdam(torch.optim.Optimizer):
         Each group, and in it each member of an ensemble, is clipped to max_norm by itself. Where any of the gradients
         is not finite, nothing changes.
         """
-        rows, start = [], 0
-        for flat in self.flats:
-            rows.append(flat.flatten(grads[start : start + len(flat.params)]))
-            start += len(flat.params)
+        remaining = iter(grads)
+        rows = [flat.flatten([next(remaining) for _ in flat.params]) for flat in self.flats]
         norms = torch.cat([clip_by_norm(grad, max_norm) for grad in rows])
         found_inf = norms.sum().mul_(0).ne_(0)  # inf * 0 and NaN * 0 are NaN, which is not 0
         self.steps.add_(1 - found_inf)
         for group, flat, grad, (mean, square) in zip(self.param_groups, self.flats, rows, self.moments, strict=True):
-            torch._fused_adam_(
-                *([flat.matrix()], [grad], [mean], [square], [], [self.steps]),
-                lr=group["lr"],
-                beta1=group["betas"][0],
-                beta2=group["betas"][1],
-                eps=group["eps"],
-                weight_decay=0.0,
-                amsgrad=False,
-                maximize=False,
-                found_inf=found_inf,
-            )
+            beta1, beta2 = group["betas"]
+            rates = {"lr": group["lr"], "beta1": beta1, "beta2": beta2, "eps": group["eps"]}
+            fused_adam([flat.matrix()], [grad], [mean], [square], [], [self.steps], **rates, found_inf=found_inf)
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """One step along the gradients that `loss.backward()` left."""

@@ -1,4 +1,4 @@
-"""What the value of a setting may be: its type is that of its annotation, its bounds are stated here."""
+"""What the value of a setting may be: the type of its annotation, and the bounds stated here. And how it is saved."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ..agents.h_term import FORMS, WEIGHTS
 from ..agents.net import ACTIVATIONS
-from ..envs import is_instance
+from ..envs import ActionCodec, is_instance
+from ..warn import warn
 
-__all__ = ["checked"]
+__all__ = ["check_callbacks", "checked", "plain"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -46,6 +49,7 @@ def _is_source(value: Any) -> bool:
     return value is None or isinstance(value, str) or callable(value) or is_instance(value)
 
 
+HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}  # of callbacks
 SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and what is needed
     "agent_class": (lambda value: hasattr(value, "hyper_parameters"), "an agent's class itself, such as AgentSAC,"),
     "env_class": (_is_source, "an id, a class, a function or an environment"),
@@ -111,3 +115,31 @@ def _kinds(annotation: Any) -> set[str]:
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
     text = re.sub(r"^(?:\w+\.)*Optional\[(.*)\]$", r"\1 | None", text)
     return {part.strip("\"' ").rpartition(".")[2] for part in text.split("|")}
+
+
+def check_callbacks(callbacks: Sequence[Any]) -> None:
+    """ValueError: one is a class. A warning: one has a hook that nothing calls."""
+    if classes := [callback.__name__ for callback in callbacks if isinstance(callback, type)]:
+        raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
+    for name in {name for callback in callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
+        warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}")
+
+
+def plain(value: Any) -> Any:
+    """A setting as plain data for a checkpoint."""
+    if value is None or isinstance(value, bool | int | float | str | Tensor):
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value] if isinstance(value, list) else tuple(map(plain, value))
+    if isinstance(value, torch.dtype):
+        return str(value)
+    if isinstance(value, ActionCodec):
+        return value.to_dict()
+    if type(value) in torch.serialization.get_safe_globals():  # such as a schedule
+        return value
+    named = value if hasattr(value, "__qualname__") else type(value)
+    return f"{named.__module__}:{named.__qualname__}"

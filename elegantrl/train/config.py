@@ -6,6 +6,7 @@ import copy
 import difflib
 import inspect
 import math
+import random
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -14,7 +15,6 @@ from typing import Any
 import gymnasium as gym
 import numpy as np
 import torch
-from torch import Tensor
 
 from .. import agents
 from ..agents.functional import LinearSchedule
@@ -32,7 +32,7 @@ from ..envs import (
     vectorise,
 )
 from ..warn import warn
-from .checks import checked
+from .checks import checked, plain
 
 __all__ = [
     "Arguments",
@@ -94,6 +94,11 @@ class RunSettings:
     worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
     worker_lag: int | None = None  # rollouts that workers are ahead of the learner; None: 1 off-policy, else 0
 
+
+# What `Config.seed_for` is asked for. "learner": the Learner's process; "learner", r, c: that of rank r > 0 after c
+# checkpoints. "worker", i: the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n:
+# after the n-th replacement of a Worker; "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker
+# whose environments have the seed s. "evaluate", n: environments and process of evaluation n.
 
 RUN_DEFAULTS = {field.name: field.default for field in fields(RunSettings)}
 
@@ -253,7 +258,7 @@ class Config:
             raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 
     def seed_for(self, *key: str | int) -> int:
-        """A seed for one purpose, such as ("worker", 0) or ("evaluate", 3), that shares nothing with other purposes."""
+        """A seed for one purpose, that shares nothing with other purposes: NumPy's SeedSequence, spawned by the key."""
         spawn_key = [zlib.crc32(part.encode()) if isinstance(part, str) else part for part in key]
         return int(np.random.SeedSequence(self.random_seed, spawn_key=spawn_key).generate_state(1)[0])
 
@@ -277,44 +282,19 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data for a checkpoint: classes and functions are named "module:qualname"."""
-        return {name: _plain(value) for name, (value, _) in self._settled().items()}
+        names = dict.fromkeys([*RUN_DEFAULTS, *PROBED, *self._hyper_parameters(), *self.__dict__])
+        return {name: plain(getattr(self, name, None)) for name in names if not name.startswith("_")}  # may ask the env
 
-    def _settled(self) -> dict[str, tuple[Any, str]]:
-        """name -> (value, who said so)."""
-        hyper_parameters, settled = self._hyper_parameters(), {}
-        for name in dict.fromkeys([*RUN_DEFAULTS, *PROBED, *hyper_parameters, *self.__dict__]):
-            if not name.startswith("_"):
-                value = getattr(self, name, None)  # asks the environment where that is needed
-                is_given = name in (self.env_args or {}) or name in self.__dict__.keys() - self._from_env
-                default = (
-                    "environment" if name in self._from_env else "agent" if name in hyper_parameters else "default"
-                )
-                settled[name] = (value, "user" if is_given else default)
-        return settled
+    def _source(self, name: str) -> str:
+        """Who said a setting."""
+        if name in (self.env_args or {}) or name in self.__dict__.keys() - self._from_env:
+            return "user"
+        return "environment" if name in self._from_env else "agent" if name in self._hyper_parameters() else "default"
 
     def __str__(self) -> str:
-        rows = [(name, repr(_plain(value)), source) for name, (value, source) in self._settled().items()]
-        width = max(len(name) for name, _, _ in rows)
-        return "\n".join(f"{name:<{width}}  {source:<11}  {value}" for name, value, source in rows)
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, bool | int | float | str | Tensor):
-        return value
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, dict):
-        return {str(name): _plain(item) for name, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value] if isinstance(value, list) else tuple(map(_plain, value))
-    if isinstance(value, torch.dtype):
-        return str(value)
-    if isinstance(value, ActionCodec):
-        return value.to_dict()
-    if type(value) in torch.serialization.get_safe_globals():  # such as a schedule
-        return value
-    named = value if hasattr(value, "__qualname__") else type(value)
-    return f"{named.__module__}:{named.__qualname__}"
+        settings = self.to_dict()
+        width = max(map(len, settings))
+        return "\n".join(f"{name:<{width}}  {self._source(name):<11}  {value!r}" for name, value in settings.items())
 
 
 def _owners(name: str) -> list[str]:
@@ -388,6 +368,13 @@ def build_vec_env(args: Config, num_envs: int | None = None, if_eval: bool = Fal
             told = f"{name} is {getattr(env, name, 0)!r}, not {getattr(args, name)!r}"
             raise ValueError(f"{env.env_name}, the environment for evaluation, is unlike the one that trains: {told}")
     return env
+
+
+def seed_everything(seed: int) -> None:
+    """Seeds the global generators of this process: torch's (of every device), NumPy's and Python's."""
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    random.seed(seed)
 
 
 def build_agent(args: Config) -> Any:

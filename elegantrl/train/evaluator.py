@@ -17,15 +17,14 @@ import torch
 from torch import Tensor
 
 from elegantrl.envs import as_vec_env, is_instance, make_env
+from elegantrl.envs.watch import WatchedEnv
 from elegantrl.storage import atomic_save, atomic_write
 from elegantrl.train.config import Config, build_agent, build_vec_env
 from elegantrl.train.console import Console, SilentConsole
 from elegantrl.train.plots import Film, draw_learning_curve
 from elegantrl.train.processes import Child, Link, ProcessFault, listen
-from elegantrl.train.recorder import MEASURED, Recorder
+from elegantrl.train.recorder import MEASURED, Recorder, TeamTally
 from elegantrl.train.shared import SharedTensors
-from elegantrl.train.tally import TeamTally
-from elegantrl.train.worker import WatchedEnv
 
 Policy = Callable[[Tensor, Tensor | None], Tensor]  # (state (N, S), action_mask (N, A) or None) -> action
 DRAW_GAP = 30.0  # seconds: drawing takes about half of one

@@ -20,7 +20,7 @@ from typing import Any
 from elegantrl import storage
 from elegantrl.train.config import Config, build_vec_env
 from elegantrl.train.evaluator import play_greedily
-from elegantrl.train.run import import_by_name, load_agent
+from elegantrl.train.load import import_by_name, load_agent
 
 COLUMNS = ("rank", "env_name", "agent", "cwd", "policy", "step", "avgR", "stdR", "avgS", "episodes")
 ACTOR = re.compile(r"actor__(\d{12})(_-?\d+\.\d{3})?\.pt")

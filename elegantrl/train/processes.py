@@ -19,15 +19,12 @@ import cloudpickle
 import torch
 import torch.multiprocessing  # teaches the pickler of processes to hand shared tensors on
 
+from ..faults import ProcessFault
 from .shared import SharedTensors
 
 CONTEXT = multiprocessing.get_context("spawn")  # of our own: the caller's start method stays
 GRACE = 5.0  # seconds that a process has for ending when it was asked to
 LOOK = 0.2  # seconds between two looks at the heartbeats
-
-
-class ProcessFault(RuntimeError):
-    """A process of the run failed; the message says which one and why, with its traceback if there is one."""
 
 
 class Closing(BaseException):

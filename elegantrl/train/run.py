@@ -1,16 +1,11 @@
-"""Wires Worker, Learner and Evaluator: explore, store, update, evaluate. Also loads, scores and shows agents."""
+"""Wires Worker, Learner and Evaluator: explore, store, update, evaluate."""
 
 from __future__ import annotations
 
-import importlib
 import math
-import operator
 import os
-import sys
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -18,75 +13,63 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .. import storage
-from ..envs import ActionCodec
-from ..ranks import ONE_RANK, OneRank, Ranks
+from ..ranks import Ranks
+from .checks import check_callbacks
 from .config import Arguments as Arguments  # older scripts take it from elegantrl.run
-from .config import Config, build_agent, build_env, build_vec_env
-from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
+from .config import Config, build_agent, build_vec_env, seed_everything
+from .config import build_env as build_env
+from .evaluator import Evaluator, EvaluatorProc, NoEvaluator
 from .learner import Learner, PipeLearner
+from .load import MUST_STAY
+from .load import init_agent as init_agent
+from .load import load_agent as load_agent
+from .load import render_agent as render_agent
+from .load import valid_agent as valid_agent
 from .processes import Link, cores, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
-from .seeds import random_states, seed_everything, set_random_states
 from .worker import PipeWorker, Worker
 
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
-MUST_STAY = (
-    *("agent_class", "env_name", "num_envs", "state_dim", "action_dim", "if_discrete", "net_dims", "activation"),
-    *("num_agents", "global_dim", "if_share_params", "if_agent_id", "rnn_dim"),
-    *("num_ensembles", "if_norm_state", "if_norm_value", "if_norm_reward", "state_value_tau"),
-)
-HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}
 
 
 # one training run
 
 
 class Run:
-    """A training run in one process: who takes part and where it stands. It is what callbacks are given.
+    """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
 
-    ranks: the Learners that work on its agent together, of which this process has one.
-    """
+    rank, size = 0, 1  # of its Learner among those that work on one agent together; rank 0 writes the run's files
 
-    def __init__(self, args: Config, ranks: OneRank = ONE_RANK):
-        self.args, self.ranks = args, ranks
+    def __init__(self, args: Config):
+        self.args = args
         self.stop_reason: str | None = None
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
-        if classes := [callback.__name__ for callback in args.callbacks if isinstance(callback, type)]:
-            raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
-        for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
-            warnings.warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}", stacklevel=4)
+        check_callbacks(args.callbacks)
         seed_everything(args.seed_for("learner"))
         self.agent = build_agent(args)
-        self.agent.ranks = ranks
         self.build_parts()
-        self.worker.ranks = ranks
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
-        must_move = self.is_writer and not resumes and (args.if_remove or not storage.is_run(args.cwd))
+        must_move = self.rank == 0 and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
-
-    @property
-    def is_writer(self) -> bool:
-        """Whether this process writes the run's files."""
-        return self.ranks.rank == 0
 
     def build_parts(self) -> None:
         """Who explores, learns and evaluates."""
         args = self.args
         self.env, self.eval_env = build_vec_env(args), build_vec_env(args, if_eval=True)
         self.worker: Any = Worker(self.env, self.agent, args)
-        self.worker.ids = (self.ranks.rank,)
+        self.worker.ids = (self.rank,)
         self.learner = Learner(self.agent, args)
         self.evaluator: Any = self.evaluator_of(lambda: Evaluator(args.cwd, self.eval_env, args))
 
     def evaluator_of(self, build: Callable[[], Any]) -> Any:
-        """The Evaluator of the one rank that writes files."""
-        if not self.is_writer:
+        """The Evaluator of the one Learner that writes files."""
+        if self.rank > 0:
             return NoEvaluator(self.args)
         storage.check_writable(self.args.cwd)
         return build()
@@ -107,9 +90,6 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
-        self.ranks.equal(self.agent.tensors())
-        if self.ranks.rank > 0:
-            seed_everything(self.args.seed_for("learner", self.ranks.rank, self.checkpoints))
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -118,7 +98,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
-            while self.ranks.any(buffer.cur_size < rows):
+            while self.agree(buffer.cur_size < rows):
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
@@ -144,10 +124,14 @@ class Run:
         """Whether the run ends here; also tells the agent's schedules how far it is."""
         if self.total_step >= self.args.break_step:
             self.stop(f"break_step {self.args.break_step:,} was reached")
-        self.stop_reason = self.ranks.agree(self.stop_reason or self.evaluator.should_stop())
+        self.stop_reason = self.agree(self.stop_reason or self.evaluator.should_stop())
         length = self.args.break_step
         self.agent.progress = min(1.0, self.total_step / length) if 0 < length < math.inf else 1.0
         return self.stop_reason is not None
+
+    def agree(self, value: Any) -> Any:
+        """The value, which all Learners of an agent must have in common."""
+        return value
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current rollout. For callbacks."""
@@ -176,7 +160,7 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
-        if not self.is_writer:
+        if self.rank > 0:
             return
         state = {
             "config": self.args.to_dict(),
@@ -186,7 +170,7 @@ class Run:
             "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
             "learner": self.learner.sums,
             "run": {"checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
-            "random": random_states(),
+            "random": storage.random_states(),
         }
         self.agent.save_or_load_agent(self.args.cwd, if_save=True)
         storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
@@ -194,10 +178,10 @@ class Run:
     def resume(self) -> bool:
         """Loads cwd's checkpoint, random states last. False, and a line that says so, where there is none."""
         path = os.path.join(self.args.cwd, "checkpoint.pth")
-        if not self.ranks.agree(os.path.exists(path)):
+        if not self.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = self.ranks.agree(storage.load_checkpoint(self.args.cwd) if self.is_writer else None)
+        state = self.agree(storage.load_checkpoint(self.args.cwd) if self.rank == 0 else None)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -214,7 +198,7 @@ class Run:
             self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        set_random_states(state["random"])  # then the environments are reset, as in the run that went on
+        storage.set_random_states(state["random"])  # then the environments are reset, as in the run that went on
         self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
         return True
 
@@ -226,9 +210,12 @@ class Run:
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
-            ending.callback(self.ranks.close)
+            ending.callback(self.part)
             if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
                 self.checkpoint()
+
+    def part(self) -> None:
+        """Called after the last checkpoint: nothing is agreed on any more."""
 
     def say_how_it_ended(self) -> None:
         files = f"Files and LearningCurve.jpg: {self.args.cwd}" if self.has_begun else "Nothing was written."
@@ -241,11 +228,11 @@ class ProcessRun(Run):
 
     def build_parts(self) -> None:
         args, workers = self.args, self.args.num_workers
-        self.threads = threads = own_threads(args, processes=self.ranks.size * (1 + workers) + 1)
+        self.threads = threads = own_threads(args, processes=self.size * (1 + workers) + 1)
         torch.set_num_threads(threads)
         twin = args.for_children()
         with closing(build_vec_env(twin)) as env:
-            first_id = self.ranks.rank * workers
+            first_id = self.rank * workers
             self.worker = PipeWorker(env, self.agent, twin, threads, self.say, self.cut, first_id)
         args.__dict__["num_envs"] = twin.num_envs  # which the environment may have said
         self.learner = Learner(self.agent, args, num_envs=workers * args.num_envs)
@@ -259,7 +246,7 @@ class ProcessRun(Run):
 
     def start_parts(self) -> None:
         self.say(
-            f"{self.ranks.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
+            f"{self.size} Learner(s), {self.args.num_workers} Worker(s) of each, an Evaluator: {self.threads} of "
             f"{cores()} threads for each process. Workers are {self.worker.lag} rollout(s) ahead (worker_lag)."
         )
         self.worker.start()
@@ -270,11 +257,34 @@ class ProcessRun(Run):
         self.evaluator.stop()
 
 
-def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
+class InRanks(Run):
+    """Put before a kind of run: one of several Learners that work on one agent together."""
+
+    ranks: Ranks
+
+    def __init__(self, args: Config):
+        super().__init__(args)
+        self.ranks.join(self.agent)
+        self.worker.summed = self.ranks.sum
+
+    def start_parts(self) -> None:
+        self.ranks.equal(self.agent.tensors())
+        if self.rank > 0:
+            seed_everything(self.args.seed_for("learner", self.rank, self.checkpoints))
+        super().start_parts()
+
+    def agree(self, value: Any) -> Any:
+        return self.ranks.agree(value)
+
+    def part(self) -> None:
+        self.ranks.close()
+
+
+def train(args: Config, kind: type[Run]) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with closing(ranks), own_settings(args, ranks.size):
-        run = kind(args, ranks)
+    with own_settings(args, kind.size):
+        run = kind(args)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
             run.begin()
@@ -372,13 +382,20 @@ def train_in_ranks(args: Config, kind: type[Run]) -> Run:
             other.wait_ready()
         ranks = Ranks(0, len(ids), args.device, store)
         ranks.watched = [other.check for other in others]
-        return train(args, kind, ranks)
+        return train_as_rank(args, kind, ranks)
+
+
+def train_as_rank(args: Config, kind: type[Run], ranks: Ranks) -> Run:
+    """Trains with one of several Learners in this process."""
+    what = {"ranks": ranks, "rank": ranks.rank, "size": ranks.size}
+    with closing(ranks):
+        return train(args, type(kind.__name__, (InRanks, kind), what))
 
 
 def learn(link: Link, args: Config, kind: type[Run], rank: int, size: int, port: int) -> None:
     """The process of another rank."""
     link.say("ready")
-    train(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
+    train_as_rank(args, kind, Ranks(rank, size, args.device, dist.TCPStore("127.0.0.1", port)))
 
 
 def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
@@ -388,115 +405,7 @@ def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
     args.gpu_id = ids[place % len(ids)]
     if rank > 0:
         args = args.for_children(args.gpu_id)
-    return train(args, kind, Ranks(rank, size, args.device))
-
-
-def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:
-    """The agent of a Config with what args.cwd holds loaded into it; a new one, said in a line, where it holds nothing.
-
-    Where args do not say how the networks are built, the checkpoint there does.
-    env: an environment to read dimensions from, where the Config does not know them.
-    """
-    args.gpu_id = gpu_id
-    if env is not None and args.env_class is None:
-        args.env_class = env
-    saved = None
-    if os.path.exists(os.path.join(args.cwd, "checkpoint.pth")):
-        saved = storage.load_checkpoint(args.cwd)
-        for name, value in saved_hyper_parameters(args.agent_class, saved["config"]).items():
-            if name in MUST_STAY and name not in vars(args):
-                setattr(args, name, value)
-    agent = build_agent(args)
-    with storage.refusing_misfits(args.cwd, agent):
-        if saved is not None:
-            agent.load_state_dict(saved["agent"])
-            return agent
-        if os.path.exists(os.path.join(args.cwd, "actor.pth")):
-            agent.save_or_load_agent(args.cwd, if_save=False)
-            return agent
-    print(f"init_agent: {args.cwd} holds no actor.pth, the agent is new.", flush=True)
-    return agent
-
-
-def load_agent(cwd: str, gpu_id: int = -1, agent_class: type | None = None, best: bool = False) -> Any:
-    """The agent that a run left in cwd: `load_agent(cwd).select_action(state)` answers in the environment's units.
-
-    agent_class: needed only where the class was defined in a script or notebook and cannot be imported by its name.
-    best: the policy of the best evaluation (of the actor__{step}_{return}.pt files) instead of the run's last one.
-    """
-    checkpoint = storage.load_checkpoint(cwd)
-    saved = checkpoint["config"]
-    cls: Any = agent_class or import_by_name(saved["agent_class"])
-    args = SimpleNamespace(**saved_hyper_parameters(cls, saved))
-    agent = cls(saved["net_dims"], saved["state_dim"], saved["action_dim"], gpu_id=gpu_id, args=args)
-    agent.codec = ActionCodec.from_dict(saved["codec"])
-    with storage.refusing_misfits(cwd, agent):
-        agent.load_state_dict(checkpoint["agent"])
-        if best:
-            agent.act.load_state_dict(storage.load(storage.best_actor(cwd), agent.device).state_dict())
-    return agent
-
-
-def saved_hyper_parameters(agent_class: Any, saved: dict[str, Any]) -> dict[str, Any]:
-    """What a checkpoint's config says of an agent's hyper-parameters; of a function it has the name alone: left out."""
-    defaults = agent_class.hyper_parameters()
-    numbers = {name for name, value in defaults.items() if isinstance(value, int | float) or callable(value)}
-    return {n: saved[n] for n in defaults if n in saved and not (n in numbers and isinstance(saved[n], str))}
-
-
-def import_by_name(name: str) -> Any:
-    """The class that "module:qualname" names: the library's, or one whose module is imported already.
-
-    A file decides no further what is imported. ImportError, with what to do, where the class is not there.
-    """
-    module, _, qualname = name.partition(":")
-    try:
-        found = importlib.import_module(module) if module.startswith("elegantrl.") else sys.modules[module]
-        return operator.attrgetter(qualname)(found)
-    except (ImportError, AttributeError, KeyError) as error:
-        raise ImportError(f"{name} is not imported here: give load_agent the class itself, agent_class=...") from error
-
-
-def valid_agent(
-    env_class: Any,
-    env_args: dict[str, Any],
-    net_dims: Any,
-    agent_class: type,
-    actor_path: str,
-    render_times: int = 8,
-    if_render: bool = False,
-) -> list[float]:
-    """Plays greedy episodes with a saved actor (a module or a state dict), prints and returns their returns.
-
-    A state dict does not say how the network is built: the checkpoint.pth in the same folder does, if there is one.
-    """
-    if if_render:
-        env_args = {"render_mode": "human", **env_args}
-    env = build_env(env_class, env_args)
-    actor = storage.load(actor_path, "cpu")
-    if not isinstance(actor, torch.nn.Module):
-        folder = os.path.dirname(actor_path)
-        settings: dict[str, Any] = {f"if_norm_{kind}": f"{kind}_norm.mean" in actor for kind in ("state", "value")}
-        if os.path.exists(os.path.join(folder, "checkpoint.pth")):
-            settings = saved_hyper_parameters(agent_class, storage.load_checkpoint(folder)["config"])
-        agent = build_agent(Config(agent_class, env, **{**settings, "net_dims": net_dims}))
-        with storage.refusing_misfits(actor_path, agent):
-            agent.act.load_state_dict(actor)
-        actor = agent.act
-    returns = []
-    for i in range(render_times):
-        episode_return, steps = get_rewards_and_steps(env, actor, if_render)
-        print(f"episode {i:4}   return {episode_return:10.3f}   steps {steps:6}", flush=True)
-        returns.append(episode_return)
-    env.close()
-    return returns
-
-
-def render_agent(
-    env_class: Any, env_args: dict[str, Any], net_dims: Any, agent_class: type, actor_path: str, render_times: int = 8
-) -> list[float]:
-    """`valid_agent` in a window."""
-    return valid_agent(env_class, env_args, net_dims, agent_class, actor_path, render_times, if_render=True)
+    return train_as_rank(args, kind, Ranks(rank, size, args.device))
 
 
 # the process's settings

@@ -10,54 +10,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..ranks import ONE_RANK
-from ..trajectory import Trajectory, widen
-from .config import Config, build_agent, build_vec_env
-from .processes import Child, Link, ProcessFault, listen
-from .seeds import seed_everything
+from ..agents.functional import alone
+from ..envs.watch import WatchedEnv
+from ..faults import EnvironmentFault, ProcessFault
+from ..trajectory import Trajectory
+from .config import Config, build_agent, build_vec_env, seed_everything
+from .processes import Child, Link, listen
 from .shared import SharedTensors, SharedTrajectories
 
 
-class EnvironmentFault(ProcessFault):
-    """The environment raised, or returned what is no number; the message says where."""
-
-
-class WatchedEnv:
-    """Environments with errors that say where they happened.
-
-    steps: gives the number (N,) of the step that each is in. during: what that is counted in.
-    """
-
-    def __init__(self, env: Any, steps: Callable[[], Tensor], during: str = "process"):
-        self.env, self.steps, self.during, self.calls = env, steps, during, 0
-
-    def reset(self, seed: int | None = None) -> Any:
-        try:
-            return self.env.reset(seed=seed)
-        except Exception as error:
-            raise self.fault(error, f"in a reset of this {self.during}") from error
-
-    def step(self, action: Tensor) -> Any:
-        self.calls += 1
-        try:
-            return self.env.step(action)
-        except Exception as error:
-            first, *others = sorted(set(self.steps().tolist()))
-            step = f"{first:,} to {others[-1]:,}" if others else f"{first:,}"  # which one raised is not known
-            where = f"in its step {step} of this {self.during}, on the actions {action[:8].tolist()}"
-            raise self.fault(error, where) from error
-
-    def fault(self, error: Exception, where: str) -> EnvironmentFault:
-        return EnvironmentFault(f"{self.env.env_name} raised {type(error).__name__} {where}: {error}")
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.env, name)
-
-
 class Tally:
-    """Counts what happened in trajectories, exactly, whatever their length; the numbers are those of all ranks."""
+    """Counts what happened in trajectories, exactly, whatever their length."""
 
-    ranks = ONE_RANK
+    summed = staticmethod(alone)  # over all Learners that work together, so that the numbers are those of all
     ids: tuple[int, ...] = (0,)  # of the Workers that collect them, each with a stream of seeds of its own
 
     def __init__(self, num_envs: int, autoreset: str):
@@ -80,10 +45,10 @@ class Tally:
         total = self.running + rewards.sum(0)
         self.running = torch.where(last_end > 0, (rewards * (step > last_end)).sum(0), total)
         returns = (total - self.running).sum()
-        numbers = torch.stack([new_steps.sum(), rewards.sum(), returns, dones.sum()]).double()
-        steps, reward_sum, return_sum, episodes = self.ranks.sum(numbers).tolist()
+        numbers = torch.stack([new_steps.sum(), (tr.horizon - new_steps).sum(), rewards.sum(), returns, dones.sum()])
+        steps, reset_rows, reward_sum, return_sum, episodes = self.summed(numbers.double()).tolist()
         self.total_step += int(steps)
-        self.reset_rows += tr.dones.numel() * self.ranks.size - int(steps)
+        self.reset_rows += int(reset_rows)
         self.reward_sum += reward_sum
         self.reward_count += int(steps)
         self.return_sum += return_sum
@@ -138,43 +103,12 @@ class Worker(Tally):
         try:
             self.agent.explore(self.env, tr, if_random)
         except EnvironmentFault:
-            self.check_finite(tr)  # a NaN that went before is the cause, not the exception that came of it
+            self.env.check_finite(tr, self)  # a NaN that went before is the cause, not the exception that came of it
             raise
-        self.check_finite(tr)
-        self.check_masks(tr)
+        self.env.check_finite(tr, self)
+        self.env.check_masks(tr, self)
         self.steps += self.count(tr)
         return tr
-
-    def check_finite(self, tr: Trajectory) -> None:
-        """Raises EnvironmentFault that names tensor, step and environment of the first value that is not finite."""
-        for name in ("states", "rewards", "actions"):
-            x: Tensor = getattr(tr, name)
-            if not x.is_floating_point() or math.isfinite(x.sum()):  # a quick look: no sum with a bad value is finite
-                continue
-            bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
-            if bool(bad.any()):
-                t, n = bad.nonzero()[0].tolist()
-                step = int(self.steps_before(t + (name != "states"))[n])  # row t's state came of the step before
-                source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
-                raise EnvironmentFault(
-                    f"{source} a value that is not finite in {name} at step {step} of environment {n} (row {t} of the "
-                    f"rollout that began at step {self.total_step:,} of training): {x[t, n].tolist()}"
-                )
-
-    def check_masks(self, tr: Trajectory) -> None:
-        """Raises EnvironmentFault where a mask allows nothing although an action is used."""
-        if tr.action_mask is not None:
-            stuck = ~tr.action_mask[:-1].any(-1)  # (T, N) or (T, N, M)
-            stuck &= widen(self.is_step(tr), stuck)
-            if tr.alive is not None:
-                stuck &= tr.alive[:-1]
-            if bool(stuck.any()):
-                t, n, *agent = stuck.nonzero()[0].tolist()
-                whose = f" of agent {agent[0]}" if agent else ""
-                raise EnvironmentFault(
-                    f"{self.env.env_name} returned an action_mask{whose} that allows no action at step "
-                    f"{int(self.steps_before(t)[n])} of environment {n}: allow at least one where an action is used"
-                )
 
     def steps_before(self, row: int) -> Tensor:
         """Steps of each environment before a row of this rollout, (N,) on the CPU."""

@@ -114,13 +114,13 @@ def test_an_episode_that_was_cut_is_dropped():
 
 def test_environments_may_be_cut_one_by_one():
     """As where one of several Workers was restarted; its discounted return starts anew too."""
-    agent = build(AgentDDPG, Clock(num_envs=2), lambda_h_term=1.0, h_term_k_step=2)
-    agent.return_carry = torch.tensor([3.0, 4.0])
+    agent = build(AgentDDPG, Clock(num_envs=2), lambda_h_term=1.0, h_term_k_step=2, if_norm_reward=True)
+    agent.options[0].return_carry = torch.tensor([3.0, 4.0])
     agent.observe(rows([1, 2, 3], [11, 12, 13]))
     agent.cut(torch.tensor([1]))
     agent.observe(rows([4, 5, 6], [14, 15, 16], undones=[(1, 0), (1, 1)]))
     assert rewards_of(agent.h_term) == [[14, 15], [1, 2, 3, 4, 5]]
-    assert agent.return_carry.tolist() == [3.0, 0.0]
+    assert agent.options[0].return_carry.tolist() == [3.0, 0.0]
 
 
 def test_windows_stay_within_an_episode_and_all_come():
@@ -350,7 +350,7 @@ def test_the_archive_is_saved(agent_class, tmp_path):
 def test_a_copied_agent_has_an_archive_of_its_own():
     agent = ddpg(lambda_h_term=1.0)
     twin = copy.deepcopy(agent)
-    assert twin.h_term.agent is twin and twin.observers[0].__self__ is twin.h_term
+    assert twin.h_term.agent is twin and twin.options == [twin.h_term]
     twin.observe(rows([1, 2, 3], undones=[(2, 0)]))
     assert len(twin.h_term.episodes) == 2 and len(agent.h_term.episodes) == 1
 

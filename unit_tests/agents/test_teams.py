@@ -64,7 +64,7 @@ def test_values_with_a_memory(agent_class):
     settings = {"rnn_dim": 8, "seq_len": 8} | ({"burn_in": 4} if agent_class is not MAPPO else {})
     agent = build(agent_class, env, gamma=GAMMA, learning_rate=1e-2, batch_size=64, soft_update_tau=0.2, **settings)
     train(agent, env, rounds=12, horizon=24)
-    assert agent.hidden.shape == (4, 2, 8)
+    assert agent.recurrence.hidden.shape == (4, 2, 8)
 
 
 @pytest.mark.parametrize("agent_class", TEAMS, ids=name)

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from elegantrl.agents import AgentA2C, AgentD3QN, AgentModSAC, AgentPPO, AgentSAC
-from elegantrl.ranks import ONE_RANK, Ranks
+from elegantrl.ranks import Ranks
 from elegantrl.train.learner import PipeLearner
 from elegantrl.train.run import train_agent
 from elegantrl.train.worker import EnvironmentFault
@@ -76,15 +76,16 @@ def batch(tr):
     return Batch(**columns, discount=0.9 * tr.undones[0], weight=weight, index=index, next=Record(tr.states[1]))
 
 
-def learn(name, ranks):
+def learn(name, ranks=None):
     """Every tensor and number of an agent after two updates on this rank's part of the data."""
     agent_class, how = CASES[name]
-    part = slice(ranks.rank * ROWS // ranks.size, (ranks.rank + 1) * ROWS // ranks.size)
+    part = slice(ranks.rank * ROWS // ranks.size, (ranks.rank + 1) * ROWS // ranks.size) if ranks else slice(ROWS)
     noise, data = (torch.Generator().manual_seed(seed) for seed in (3, 4))
     is_discrete, randn_like = agent_class is AgentD3QN, torch.randn_like
     torch.manual_seed(0)
     agent = build(agent_class, Match(ROWS, is_discrete), utd=1.0, **how)
-    agent.ranks = ranks
+    if ranks:
+        ranks.join(agent)
     torch.randn_like = lambda x: torch.randn(ROWS, *x.shape[1:], generator=noise)[part]
     try:
         for _ in range(2):
@@ -117,7 +118,7 @@ def test_two_ranks_make_the_update_of_one_process_on_the_joined_batch():
         ranks = Ranks(0, 2, torch.device("cpu"), store)
         ranks.watched = [other.check]
         for name in CASES:
-            joined = learn(name, ONE_RANK)
+            joined = learn(name)
             assert 2 <= joined[0][0] < 100, "no update, or the KL has stopped none"
             for i, (x, alone) in enumerate(zip(learn(name, ranks), joined, strict=True)):
                 here, there = ranks.gather(x)
