@@ -24,7 +24,7 @@ from .config import Arguments as Arguments  # older scripts take it from elegant
 from .config import Config, build_agent, build_env, build_vec_env
 from .evaluator import Evaluator, EvaluatorProc, NoEvaluator, get_rewards_and_steps
 from .learner import Learner, PipeLearner
-from .processes import Link, cores, why_not_elsewhere
+from .processes import Link, cores, interrupts_ignored, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
 from .seeds import random_states, seed_everything, set_random_states
@@ -55,6 +55,7 @@ class Run:
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
+        self.is_in_step = True  # whether all ranks are where this one is
         if classes := [callback.__name__ for callback in args.callbacks if isinstance(callback, type)]:
             raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
         for name in {name for callback in args.callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
@@ -66,6 +67,7 @@ class Run:
         self.worker.ranks = ranks
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
+        self.claim = storage.claim(args.cwd) if self.is_writer else ExitStack()
         must_move = self.is_writer and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
@@ -106,10 +108,10 @@ class Run:
 
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
+        if self.ranks.rank > 0:
+            seed_everything(self.args.seed_for("learner", self.ranks.rank))
         resumed = self.resume() if self.args.continue_train else False
         self.ranks.equal(self.agent.tensors())
-        if self.ranks.rank > 0:
-            seed_everything(self.args.seed_for("learner", self.ranks.rank, self.checkpoints))
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -153,6 +155,10 @@ class Run:
         """Ends the run after the current rollout. For callbacks."""
         self.stop_reason = self.stop_reason or reason
 
+    def break_off(self, reason: str) -> None:
+        """What this rank met with, the others may not have."""
+        self.stop_reason, self.is_in_step = reason, self.ranks.size == 1
+
     # saving and resuming
 
     def checkpoint_if_due(self) -> None:
@@ -176,6 +182,10 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
+        own = {"random": random_states(), "buffer": None}
+        if buffer is not None and self.args.if_save_buffer:
+            own["buffer"] = buffer.state_dict()
+        ranks = self.ranks.collect(own) if self.is_in_step else [own]
         if not self.is_writer:
             return
         state = {
@@ -183,10 +193,9 @@ class Run:
             "agent": self.agent.state_dict(),
             "worker": self.worker.state_dict(),
             "evaluator": self.evaluator.state_dict(),
-            "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
             "learner": self.learner.sums,
             "run": {"checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
-            "random": random_states(),
+            "ranks": ranks,
         }
         self.agent.save_or_load_agent(self.args.cwd, if_save=True)
         storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
@@ -197,7 +206,9 @@ class Run:
         if not self.ranks.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = self.ranks.agree(storage.load_checkpoint(self.args.cwd) if self.is_writer else None)
+        state = storage.load_checkpoint(self.args.cwd) if self.is_writer else {"ranks": []}
+        count, own = len(state["ranks"]), self.ranks.deal(state.pop("ranks"))
+        state = self.ranks.agree(state)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -210,24 +221,28 @@ class Run:
         self.worker.load_state_dict(state["worker"])
         self.evaluator.load_state_dict(state["evaluator"])
         self.learner.sums = state["learner"]
-        if self.learner.buffer is not None and state["buffer"] is not None:
-            self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        set_random_states(state["random"])  # then the environments are reset, as in the run that went on
-        self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
+        if own is not None:  # of a rank that was there
+            if self.learner.buffer is not None and own["buffer"] is not None:
+                self.learner.buffer.load_state_dict(own["buffer"])
+            set_random_states(own["random"])  # then the environments are reset, as in the run that went on
+        others = "" if count == self.ranks.size else f" by {self.ranks.size} Learner(s), of {count}"
+        self.console.line(f"continue_train: resumed from step {self.total_step:,}{others}.")
         return True
 
     def end(self) -> None:
         """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
+            ending.callback(self.claim.close)
             ending.callback(self.say_how_it_ended)
             ending.callback(self.close_parts)
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
             ending.callback(self.ranks.close)
-            if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
+            is_due = self.checkpoint_step != self.total_step and self.is_in_step
+            if self.has_begun and (is_due or not self.checkpoints):
                 self.checkpoint()
 
     def say_how_it_ended(self) -> None:
@@ -241,7 +256,7 @@ class ProcessRun(Run):
 
     def build_parts(self) -> None:
         args, workers = self.args, self.args.num_workers
-        self.threads = threads = own_threads(args, processes=self.ranks.size * (1 + workers) + 1)
+        self.threads = threads = own_threads(args, processes=self.ranks.here * (1 + workers) + 1)
         torch.set_num_threads(threads)
         twin = args.for_children()
         with closing(build_vec_env(twin)) as env:
@@ -273,7 +288,7 @@ class ProcessRun(Run):
 def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with closing(ranks), own_settings(args, ranks.size):
+    with closing(ranks), own_settings(args, ranks.here):
         run = kind(args, ranks)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
@@ -287,12 +302,14 @@ def train(args: Config, kind: type[Run], ranks: OneRank = ONE_RANK) -> Run:
                 run.checkpoint_if_due()
             run.evaluate(force=True)
         except KeyboardInterrupt:
-            run.stop_reason = "interrupted"
+            run.break_off("interrupted")
+            run.console.line("Interrupted: the run is being ended.")
         except BaseException as error:
-            run.stop_reason = type(error).__name__
+            run.break_off(type(error).__name__)
             raise
         finally:
-            run.end()
+            with interrupts_ignored():
+                run.end()
     return run
 
 
@@ -388,7 +405,7 @@ def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
     args.gpu_id = ids[place % len(ids)]
     if rank > 0:
         args = args.for_children(args.gpu_id)
-    return train(args, kind, Ranks(rank, size, args.device))
+    return train(args, kind, Ranks(rank, size, args.device, here=int(os.environ.get("LOCAL_WORLD_SIZE", size))))
 
 
 def init_agent(args: Config, gpu_id: int = -1, env: Any = None) -> Any:

@@ -1,7 +1,7 @@
 """The global generators of a process: seeded, saved, restored.
 
 Every seed of a run is `Config.seed_for(purpose, ...)`: NumPy's SeedSequence of `random_seed`, spawned by that key.
-"learner": the Learner's process; "learner", r, c: that of rank r > 0 after c checkpoints. "worker", i: the environments
+"learner": the Learner's process; "learner", r: that of rank r > 0. "worker", i: the environments
 of Worker i, each sub-environment's seed derives from it; "worker", i, n: after the n-th replacement of a Worker;
 "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker whose environments have the seed s.
 "evaluate", n: environments and process of evaluation n.

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -237,6 +238,73 @@ def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_i
     assert complete()[-1, 0] > step
     while of_group(script.pid) or of_group(notebook.pid):  # Python's own tracker of resources ends a moment later
         time.sleep(0.1)
+
+
+def test_ctrl_c_while_a_process_is_started(monkeypatch):
+    """It was answered by an AssertionError about a process that had not been started."""
+
+    def pressed():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "plain_main", pressed)
+    assert train_agent(config(AgentPPO)).stop_reason == "interrupted"
+    assert not Path("run/recorder.npy").exists()
+
+
+class Watch:
+    """A clock that stands still until it is set, in the place of the module `time`."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def busy_child(monkeypatch, timeout):
+    monkeypatch.setattr(processes, "time", Watch())
+    child = processes.Child("Worker 0", print, (), timeout=timeout)
+    child.signs, child.steps, child.heard, child.is_ready = {"steps": torch.zeros(())}, 0, 0.0, True
+    child.todo = [("explore",)]
+    return child, processes.time
+
+
+def test_start_up_does_not_count_and_yet_has_an_end(monkeypatch):
+    """The first reset and step, in which simulators compile their kernels, are of it."""
+    child, watch = busy_child(monkeypatch, timeout=5.0)
+    for child.is_ready in (False, True):
+        watch.now = processes.START_UP
+        assert child.hangs() is None
+        watch.now += 1
+        assert child.hangs() == "gave no sign of life for 1800 seconds (start-up) after step 0"
+    child.signs["steps"] += 7
+    assert child.hangs() is None
+    watch.now += 6
+    assert child.hangs() == "gave no sign of life for 5 seconds (worker_timeout) after step 7"
+
+
+def test_a_pause_of_all_processes_is_no_silence_of_one(monkeypatch):
+    """Ctrl-Z, and `fg` after longer than worker_timeout."""
+    child, watch = busy_child(monkeypatch, timeout=5.0)
+    child.signs["steps"] += 1
+    assert child.hangs() is None
+    child.pipe, child.process = SimpleNamespace(poll=lambda: False), SimpleNamespace(is_alive=lambda: True, sentinel=0)
+    pauses = iter([600.0, 0.2, 5.0])
+    monkeypatch.setattr(
+        processes, "connection", SimpleNamespace(wait=lambda *what: setattr(watch, "now", watch.now + next(pauses)))
+    )
+    assert list(processes.listen([child])) == [] == list(processes.listen([child]))
+    ((_, (kind, _)),) = processes.listen([child])
+    assert kind == "lost"
+
+
+def test_numpy_has_the_threads_of_its_process(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    with processes.threads_of_children(3):
+        assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with processes.threads_of_children(3):
+        assert os.environ["OMP_NUM_THREADS"] == "1"  # the caller says so
 
 
 def test_what_cannot_travel_trains_in_this_process(capsys):
