@@ -91,7 +91,7 @@ class RunSettings:
     per_beta: float | LinearSchedule = 0.4  # exponent of the importance weights at the start; 1 at the end of the run
     callbacks: Sequence[Any] = ()  # objects with on_rollout, on_update, on_evaluate, on_end
     max_restarts: int = 0  # of workers that were killed or hang; an exception always ends the run
-    worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
+    worker_timeout: float = 300.0  # seconds without a sign of life, after its first step, until a worker counts as hung
     worker_lag: int | None = None  # rollouts that workers are ahead of the learner; None: 1 off-policy, else 0
 
 
