@@ -208,8 +208,8 @@ def report(result: dict[str, Any]) -> str:
                 update, collect = np.polyfit(utds, [1e6 / statistics.median(row["one"]) for row in rows], 1)
                 lines += [
                     "",
-                    f"One process takes {collect:.0f} + {update:.0f} UTD microseconds for each step (a line through its",
-                    f"rates): collecting and updating take as long at a UTD of {collect / update:.3f}.",
+                    f"One process takes {collect:.0f} + {update:.0f} UTD microseconds for each step (a line through",
+                    f"its rates): collecting and updating take as long at a UTD of {collect / update:.3f}.",
                 ]
     if found := result.get("transport"):
         seconds = {int(w): value for w, value in found["seconds"].items()}
