@@ -203,25 +203,41 @@ def report(result: dict[str, Any]) -> str:
                 best = max(("one", "workers1", "workers2"), key=lambda side: statistics.median(row[side]))
                 ratios = [ratio(row[f"workers{w}"], row["one"]) for w in (1, 2)] + [ratio(row[best], row["sb3"])]
                 lines.append(f"| {row['settings']} | {rates} | {' | '.join(ratios)} |")
+            if part == "sac" and len(rows) > 1:
+                utds = [float(row["settings"].partition("utd=")[2].strip("`")) for row in rows]
+                update, collect = np.polyfit(utds, [1e6 / statistics.median(row["one"]) for row in rows], 1)
+                lines += [
+                    "",
+                    f"One process takes {collect:.0f} + {update:.0f} UTD microseconds for each step (a line through",
+                    f"its rates): collecting and updating take as long at a UTD of {collect / update:.3f}.",
+                ]
     if found := result.get("transport"):
         seconds = {int(w): value for w, value in found["seconds"].items()}
         extra = {w: 1e6 * (seconds[w] - seconds[0]) for w in seconds if w}
         a, b = 1e6 * found["offset"], 1e6 * found["slope"]
+        weights, steps = found["weight_bytes"], SAC["horizon_len"]
         lines += [
             "",
             "## Transport",
             "",
             f"A row of HalfCheetah's size is {found['row_bytes']} bytes. A Worker writes where the Learner reads: no",
             "byte of a trajectory is copied on the way. A rollout costs one copy of the weights",
-            f"({found['weight_bytes']:,} bytes, {1e6 * found['write']:.0f} microseconds), in each Worker one more",
+            f"({weights:,} bytes, {1e6 * found['write']:.0f} microseconds), in each Worker one more",
             "to take them, and two messages of about 30 bytes for each Worker.",
             "",
-            "| Workers | microseconds for each rollout beyond a Worker in the Learner's process |",
-            "|---|---|",
-            *(f"| {w} | {value:.0f} |" for w, value in extra.items()),
+            "Microseconds beyond a Worker in the Learner's process, and bytes copied (weights), for each rollout and",
+            f"for each step where `horizon_len={steps}`:",
             "",
-            f"Model: {a:.0f} + {b:.0f} W microseconds for each rollout; divided by `horizon_len` for each step of the",
-            "environments. More Workers than cores share them: that is in b.",
+            "| Workers | microseconds of a rollout | of a step | bytes of a rollout | of a step |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {w} | {value:.0f} | {value / steps:.1f} | {copied:,} | {copied / steps:,.0f} |"
+                for w, value in extra.items()
+                for copied in [weights * (1 + w)]
+            ),
+            "",
+            f"Model: {a:.0f} + {b:.0f} W microseconds and {weights:,} (1 + W) bytes for each rollout, both divided by",
+            "`horizon_len` for each step. More Workers than cores share them: that is in the slope.",
         ]
     return "\n".join(lines) + "\n"
 

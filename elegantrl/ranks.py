@@ -17,12 +17,13 @@ SECONDS_TO_TELL = 10.0  # that a Learner has for saying why it failed
 class Ranks:
     """One of several Learners: NCCL carries what is on GPUs, Gloo what is on CPUs.
 
-    store: where they find each other; None: by the environment variables that torchrun sets.
+    store: where they find each other; None: by the environment variables that torchrun sets. here: how many of them
+    are on this machine; None: all.
     `watched`: called where the others cannot be reached any more; each raises what it knows to be the cause.
     """
 
-    def __init__(self, rank: int, size: int, device: torch.device, store: Any = None):
-        self.rank, self.size = rank, size
+    def __init__(self, rank: int, size: int, device: torch.device, store: Any = None, here: int | None = None):
+        self.rank, self.size, self.here = rank, size, here or size
         self.watched: list[Callable[[float], None]] = []
         backend = "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo"
         if device.type == "cuda":
@@ -73,6 +74,18 @@ class Ranks:
         """Rank 0's value, which can be pickled, on every rank."""
         box = [value]
         self.together(dist.broadcast_object_list, box, src=0, device=torch.device("cpu"))
+        return box[0]
+
+    def collect(self, value: Any) -> list[Any]:
+        """On rank 0 every rank's value, which can be pickled, in their order; nothing on the others."""
+        found = [None] * self.size if self.rank == 0 else None
+        self.together(dist.gather_object, value, found, dst=0)
+        return found or []
+
+    def deal(self, values: Sequence[Any]) -> Any:
+        """To each rank its own of rank 0's values; None where there are not so many."""
+        box, padded = [None], [*values, *[None] * self.size][: self.size]
+        self.together(dist.scatter_object_list, box, padded, src=0)
         return box[0]
 
     def equal(self, tensors: Sequence[Tensor]) -> None:

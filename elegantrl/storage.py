@@ -8,7 +8,7 @@ import random
 import re
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,6 +107,27 @@ def check_writable(cwd: str | Path) -> None:
         raise ValueError(
             f"cwd={str(cwd)!r} must be a folder that can be written to ({error}): give another cwd."
         ) from error
+
+
+def claim(cwd: str | Path) -> ExitStack:
+    """Keeps other runs out of a folder until what is returned is closed, or this process has ended.
+
+    ValueError: a run is there. It is a lock of the folder itself: no file is left, and none is needed.
+    """
+    claimed = ExitStack()
+    with suppress(ImportError):  # Windows
+        import fcntl
+
+        folder = os.open(cwd, os.O_RDONLY)
+        claimed.callback(os.close, folder)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            claimed.close()
+            raise ValueError(f"another run is writing to cwd={str(cwd)!r}: stop it, or give another cwd") from None
+        except OSError:  # a file system without locks
+            pass
+    return claimed
 
 
 def is_run(folder: str | Path) -> bool:

@@ -9,6 +9,7 @@ A state is (S,) features or an image (C, H, W) or (H, W, C) of uint8, which is s
 
 from __future__ import annotations
 
+import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from .functional import clip_by_norm, gaussian_entropy, gaussian_logprob, mask_illegal, squashed_gaussian
 
@@ -832,6 +834,10 @@ Objective = Callable[[Any], tuple[Tensor, ...]]  # of a batch: what is minimised
 Gradients = tuple[tuple[Tensor, ...], tuple[Tensor, ...]]
 MOMENTS = ("exp_avg", "exp_avg_sq")  # names in the state dict of torch.optim.Adam
 fused_adam: Any = partial(torch._fused_adam_, weight_decay=0.0, amsgrad=False, maximize=False)
+# As torch wraps them, their first call imports its compiler: most of a second, in every process of a run.
+ADD_PARAM_GROUP, STATE_DICT, LOAD_STATE_DICT = (
+    inspect.unwrap(getattr(Optimizer, name)) for name in ("add_param_group", "state_dict", "load_state_dict")
+)
 
 
 def gradients(objective: Objective, params: Sequence[Tensor], batch: Any) -> Gradients:
@@ -891,7 +897,7 @@ class FlatParameters:
         return [part.view(p.shape) for p, part in zip(self.params, rows.split(self.sizes, 1), strict=True)]
 
 
-class FlatAdam(torch.optim.Optimizer):
+class FlatAdam(Optimizer):
     """Adam, arXiv:1412.6980, one fused call for each parameter group. State dicts are those of torch.optim.Adam.
 
     A group's "members" is the K of a batched ensemble, whose parameters all have the axis K first.
@@ -911,7 +917,7 @@ class FlatAdam(torch.optim.Optimizer):
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "members": 1})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        super().add_param_group(param_group)
+        ADD_PARAM_GROUP(self, param_group)
         group = self.param_groups[-1]
         flat = FlatParameters(group["params"], group["members"])
         if not self.flats:
@@ -948,9 +954,11 @@ class FlatAdam(torch.optim.Optimizer):
         """One step along the gradients that `loss.backward()` left."""
         self.descend([torch.zeros_like(p) if p.grad is None else p.grad for p in self.params])
 
+    state_dict = STATE_DICT
+
     @torch.no_grad()
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        super().load_state_dict(dict(state_dict))
+        LOAD_STATE_DICT(self, dict(state_dict))
         for flat, moments in zip(self.flats, self.moments, strict=True):
             loaded = [self.state[p] for p in flat.params]
             self.steps.copy_(loaded[0]["step"])

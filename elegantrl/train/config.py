@@ -91,14 +91,14 @@ class RunSettings:
     per_beta: float | LinearSchedule = 0.4  # exponent of the importance weights at the start; 1 at the end of the run
     callbacks: Sequence[Any] = ()  # objects with on_rollout, on_update, on_evaluate, on_end
     max_restarts: int = 0  # of workers that were killed or hang; an exception always ends the run
-    worker_timeout: float = 300.0  # seconds without a sign of life until a worker counts as hung
+    worker_timeout: float = 300.0  # seconds without a sign of life, after its first step, until a worker counts as hung
     worker_lag: int | None = None  # rollouts that workers are ahead of the learner; None: 1 off-policy, else 0
 
 
-# What `Config.seed_for` is asked for. "learner": the Learner's process; "learner", r, c: that of rank r > 0 after c
-# checkpoints. "worker", i: the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n:
-# after the n-th replacement of a Worker; "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker
-# whose environments have the seed s. "evaluate", n: environments and process of evaluation n.
+# What `Config.seed_for` is asked for. "learner": the Learner's process; "learner", r: that of rank r > 0. "worker", i:
+# the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n: after the n-th replacement of
+# a Worker; "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker whose environments have the seed
+# s. "evaluate", n: environments and process of evaluation n.
 
 RUN_DEFAULTS = {field.name: field.default for field in fields(RunSettings)}
 

@@ -24,6 +24,7 @@ from .shared import SharedTensors
 
 CONTEXT = multiprocessing.get_context("spawn")  # of our own: the caller's start method stays
 GRACE = 5.0  # seconds that a process has for ending when it was asked to
+START_UP = 1800.0  # seconds that it has until its first step: imports, the environment, compiling its kernels
 LOOK = 0.2  # seconds between two looks at the heartbeats
 
 
@@ -38,7 +39,8 @@ class Child:
     """A process that does `job(link, *what, *shared)`; what it is told and has not answered yet is in `todo`.
 
     name: for messages, such as "Worker 1". what: travels by cloudpickle. shared: travels by the rules of shared memory.
-    timeout: seconds without a step of its environment, or an answer, after which a busy child counts as hung.
+    timeout: seconds without a step of its environment, or an answer, after which a busy child counts as hung. Until its
+    first step it has START_UP.
     """
 
     def __init__(
@@ -63,9 +65,10 @@ class Child:
         self.steps, self.heard, self.is_ready = 0, time.monotonic(), False
         self.pipe, theirs = CONTEXT.Pipe()
         arguments = (theirs, self.board, self.payload, self.shared, self.threads)
-        self.process = CONTEXT.Process(target=live, args=arguments, name=self.name, daemon=True)
-        with plain_main(), interrupts_blocked():
-            self.process.start()
+        process = CONTEXT.Process(target=live, args=arguments, name=self.name, daemon=True)
+        with plain_main(), threads_of_children(self.threads), interrupts_blocked():
+            process.start()
+            self.process = process  # no sooner: Ctrl-C may have come before
         theirs.close()
         for message in [*opening, *self.todo]:
             self.send(*message)
@@ -95,16 +98,20 @@ class Child:
                     raise self.fault(*values)
                 self.is_ready = self.is_ready or kind == "ready"
                 yield kind, *values
-        if dead:
-            yield "lost", how_it_ended(self.process.exitcode)
-        elif self.hangs():
-            yield "lost", f"gave no sign of life for {self.timeout:g} seconds (worker_timeout) after step {self.steps}"
+        why = how_it_ended(self.process.exitcode) if dead else self.hangs()
+        if why is not None:
+            self.is_ready = False
+            yield "lost", why
 
-    def hangs(self) -> bool:
+    def hangs(self) -> str | None:
+        """Why it counts as hung, if it does."""
         steps = int(self.signs["steps"])
-        if steps != self.steps or not (self.is_ready and self.todo):
+        if steps != self.steps or (self.is_ready and not self.todo):
             self.steps, self.heard = steps, time.monotonic()
-        return time.monotonic() - self.heard > self.timeout
+        limit, name = (self.timeout, "worker_timeout") if steps else (max(self.timeout, START_UP), "start-up")
+        if time.monotonic() - self.heard <= limit:
+            return None
+        return f"gave no sign of life for {limit:g} seconds ({name}) after step {steps}"
 
     def fault(self, kind: str, message: str, trace: str) -> ProcessFault:
         kinds: list[type[ProcessFault]] = [ProcessFault, *ProcessFault.__subclasses__()]
@@ -119,7 +126,7 @@ class Child:
             self.send("close")
 
     def close(self, grace: float = GRACE) -> None:
-        """Ends the process. One that is still starting is not waited for."""
+        """Ends the process. One that is still starting, or lost, is not waited for."""
         if self.process is None:
             return
         self.tell_to_close()
@@ -132,15 +139,17 @@ class Child:
 
     def restart(self, *opening: tuple) -> None:
         """Another process in the place of this one, which is told again what this one did not answer."""
-        self.is_ready = False
         self.close()
         self.start(*opening)
 
 
 def listen(children: Sequence[Child], timeout: float = LOOK) -> Iterator[tuple[Child, tuple]]:
     """What the children say within `timeout` seconds, as it comes. See `Child.messages`."""
-    waiting = [x for child in children for x in (child.pipe, child.process.sentinel)]
+    waiting, start = [x for child in children for x in (child.pipe, child.process.sentinel)], time.monotonic()
     connection.wait(waiting, timeout)
+    if time.monotonic() > start + timeout + GRACE:  # this process was stopped, by Ctrl-Z say, and they with it
+        for child in children:
+            child.heard = time.monotonic()
     for child in children:
         for message in child.messages():
             yield child, message
@@ -180,6 +189,18 @@ def plain_main() -> Iterator[None]:
 
 
 @contextmanager
+def threads_of_children(count: int) -> Iterator[None]:
+    """NumPy too has so many threads in a process that is started inside, unless the caller's environment says it."""
+    is_said = "OMP_NUM_THREADS" in os.environ
+    os.environ.setdefault("OMP_NUM_THREADS", str(count))
+    try:
+        yield
+    finally:
+        if not is_said:
+            del os.environ["OMP_NUM_THREADS"]
+
+
+@contextmanager
 def interrupts_blocked() -> Iterator[None]:
     """A process that is started inside never sees Ctrl-C, not even while it imports: this one tells it to end."""
     if not hasattr(signal, "pthread_sigmask"):
@@ -190,6 +211,19 @@ def interrupts_blocked() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Inside, Ctrl-C is not heard: what an impatient second one would cut short is left whole."""
+    if threading.current_thread() is not threading.main_thread():  # no other hears it
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
 
 
 def safely_terminate_process(process: Any) -> None:

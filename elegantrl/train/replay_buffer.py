@@ -207,9 +207,9 @@ class ReplayBuffer:
 
     def state_dict(self) -> dict[str, Any]:
         used = self.rows * self.num_seqs if int(self.size.max()) == self.rows else int(self.head.max()) * self.num_seqs
-        columns = {name: column[:used].clone() for name, column in self.columns.items()}
+        columns = {name: column[:used].to("cpu", copy=True) for name, column in self.columns.items()}
         tree = None if self.tree is None else self.tree.state_dict()
-        return {"columns": columns, "head": self.head, "size": self.size, "tree": tree, "rows": self.rows}
+        return {"columns": columns, "head": self.head.cpu(), "size": self.size.cpu(), "tree": tree, "rows": self.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if state["rows"] != self.rows or state["head"].shape != self.head.shape:

@@ -25,7 +25,7 @@ from .load import init_agent as init_agent
 from .load import load_agent as load_agent
 from .load import render_agent as render_agent
 from .load import valid_agent as valid_agent
-from .processes import Link, cores, why_not_elsewhere
+from .processes import Link, cores, interrupts_ignored, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
 from .worker import PipeWorker, Worker
@@ -40,6 +40,7 @@ class Run:
     """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
 
     rank, size = 0, 1  # of its Learner among those that work on one agent together; rank 0 writes the run's files
+    here = 1  # of them on this machine
 
     def __init__(self, args: Config):
         self.args = args
@@ -48,12 +49,14 @@ class Run:
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
+        self.is_in_step = True  # whether all Learners are where this one is
         check_callbacks(args.callbacks)
         seed_everything(args.seed_for("learner"))
         self.agent = build_agent(args)
         self.build_parts()
         self.console = self.evaluator.console
         resumes = args.continue_train and os.path.exists(os.path.join(args.cwd, "checkpoint.pth"))
+        self.claim = storage.claim(args.cwd) if self.rank == 0 else ExitStack()
         must_move = self.rank == 0 and not resumes and (args.if_remove or not storage.is_run(args.cwd))
         if must_move and (moved := storage.set_aside(args.cwd)):  # not before everything above has been found right
             self.console.line(f"Files of an earlier run, or under the names of a run's files, are now in {moved}.")
@@ -130,12 +133,24 @@ class Run:
         return self.stop_reason is not None
 
     def agree(self, value: Any) -> Any:
-        """The value, which all Learners of an agent must have in common."""
+        """The value, which all Learners of an agent must have in common: rank 0's."""
         return value
+
+    def collect(self, value: Any) -> list[Any]:
+        """Each Learner's value, for rank 0."""
+        return [value]
+
+    def deal(self, values: list[Any]) -> Any:
+        """This Learner's own of the values that rank 0 has; None where there is none."""
+        return values[0]
 
     def stop(self, reason: str) -> None:
         """Ends the run after the current rollout. For callbacks."""
         self.stop_reason = self.stop_reason or reason
+
+    def break_off(self, reason: str) -> None:
+        """What this rank met with, the others may not have."""
+        self.stop_reason, self.is_in_step = reason, self.size == 1
 
     # saving and resuming
 
@@ -160,6 +175,10 @@ class Run:
         buffer = self.learner.buffer
         if buffer is not None:
             buffer.cut()
+        own = {"random": storage.random_states(), "buffer": None}
+        if buffer is not None and self.args.if_save_buffer:
+            own["buffer"] = buffer.state_dict()
+        ranks = self.collect(own) if self.is_in_step else [own]
         if self.rank > 0:
             return
         state = {
@@ -167,10 +186,9 @@ class Run:
             "agent": self.agent.state_dict(),
             "worker": self.worker.state_dict(),
             "evaluator": self.evaluator.state_dict(),
-            "buffer": buffer.state_dict() if buffer is not None and self.args.if_save_buffer else None,
             "learner": self.learner.sums,
             "run": {"checkpoints": self.checkpoints, "checkpoint_step": self.checkpoint_step},
-            "random": storage.random_states(),
+            "ranks": ranks,
         }
         self.agent.save_or_load_agent(self.args.cwd, if_save=True)
         storage.atomic_save(state, os.path.join(self.args.cwd, "checkpoint.pth"))
@@ -181,7 +199,9 @@ class Run:
         if not self.agree(os.path.exists(path)):
             self.console.line(f"continue_train: {path} does not exist, a new run begins.")
             return False
-        state = self.agree(storage.load_checkpoint(self.args.cwd) if self.rank == 0 else None)
+        state = storage.load_checkpoint(self.args.cwd) if self.rank == 0 else {"ranks": []}
+        count, own = len(state["ranks"]), self.deal(state.pop("ranks"))
+        state = self.agree(state)
         saved, now = ({n: config.get(n) for n in MUST_STAY} for config in (state["config"], self.args.to_dict()))
         for settings in (saved, now):  # the module of a class has another name where a script is imported later
             settings["agent_class"] = str(settings["agent_class"]).rpartition(":")[2]
@@ -194,24 +214,28 @@ class Run:
         self.worker.load_state_dict(state["worker"])
         self.evaluator.load_state_dict(state["evaluator"])
         self.learner.sums = state["learner"]
-        if self.learner.buffer is not None and state["buffer"] is not None:
-            self.learner.buffer.load_state_dict(state["buffer"])
         for name, value in state["run"].items():
             setattr(self, name, value)
-        storage.set_random_states(state["random"])  # then the environments are reset, as in the run that went on
-        self.console.line(f"continue_train: resumed from step {self.total_step:,}.")
+        if own is not None:  # of a rank that was there
+            if self.learner.buffer is not None and own["buffer"] is not None:
+                self.learner.buffer.load_state_dict(own["buffer"])
+            storage.set_random_states(own["random"])  # then the environments are reset, as in the run that went on
+        others = "" if count == self.size else f" by {self.size} Learner(s), of {count}"
+        self.console.line(f"continue_train: resumed from step {self.total_step:,}{others}.")
         return True
 
     def end(self) -> None:
         """Completes the files, whatever the reason for the end. What fails here does not stop the rest."""
         with ExitStack() as ending:  # from the last to the first
+            ending.callback(self.claim.close)
             ending.callback(self.say_how_it_ended)
             ending.callback(self.close_parts)
             if self.has_begun:
                 ending.callback(self.evaluator.close)
                 ending.callback(self.call, "on_end")
             ending.callback(self.part)
-            if self.has_begun and (self.checkpoint_step != self.total_step or not self.checkpoints):
+            is_due = self.checkpoint_step != self.total_step and self.is_in_step
+            if self.has_begun and (is_due or not self.checkpoints):
                 self.checkpoint()
 
     def part(self) -> None:
@@ -228,7 +252,7 @@ class ProcessRun(Run):
 
     def build_parts(self) -> None:
         args, workers = self.args, self.args.num_workers
-        self.threads = threads = own_threads(args, processes=self.size * (1 + workers) + 1)
+        self.threads = threads = own_threads(args, processes=self.here * (1 + workers) + 1)
         torch.set_num_threads(threads)
         twin = args.for_children()
         with closing(build_vec_env(twin)) as env:
@@ -266,15 +290,21 @@ class InRanks(Run):
         super().__init__(args)
         self.ranks.join(self.agent)
         self.worker.summed = self.ranks.sum
+        if self.rank > 0:
+            seed_everything(args.seed_for("learner", self.rank))
 
     def start_parts(self) -> None:
         self.ranks.equal(self.agent.tensors())
-        if self.rank > 0:
-            seed_everything(self.args.seed_for("learner", self.rank, self.checkpoints))
         super().start_parts()
 
     def agree(self, value: Any) -> Any:
         return self.ranks.agree(value)
+
+    def collect(self, value: Any) -> list[Any]:
+        return self.ranks.collect(value)
+
+    def deal(self, values: list[Any]) -> Any:
+        return self.ranks.deal(values)
 
     def part(self) -> None:
         self.ranks.close()
@@ -283,7 +313,7 @@ class InRanks(Run):
 def train(args: Config, kind: type[Run]) -> Run:
     """The loop of every run: explore, store, update, evaluate."""
     args.init_before_training()
-    with own_settings(args, kind.size):
+    with own_settings(args, kind.here):
         run = kind(args)
         run.console.line(f"{type(run.agent).__name__} on {args.env_name}, {args.num_envs} environment(s): {args.cwd}")
         try:
@@ -297,12 +327,14 @@ def train(args: Config, kind: type[Run]) -> Run:
                 run.checkpoint_if_due()
             run.evaluate(force=True)
         except KeyboardInterrupt:
-            run.stop_reason = "interrupted"
+            run.break_off("interrupted")
+            run.console.line("Interrupted: the run is being ended.")
         except BaseException as error:
-            run.stop_reason = type(error).__name__
+            run.break_off(type(error).__name__)
             raise
         finally:
-            run.end()
+            with interrupts_ignored():
+                run.end()
     return run
 
 
@@ -387,7 +419,7 @@ def train_in_ranks(args: Config, kind: type[Run]) -> Run:
 
 def train_as_rank(args: Config, kind: type[Run], ranks: Ranks) -> Run:
     """Trains with one of several Learners in this process."""
-    what = {"ranks": ranks, "rank": ranks.rank, "size": ranks.size}
+    what = {name: getattr(ranks, name) for name in ("rank", "size", "here")} | {"ranks": ranks}
     with closing(ranks):
         return train(args, type(kind.__name__, (InRanks, kind), what))
 
@@ -405,7 +437,7 @@ def train_as_told_by_torchrun(args: Config, kind: type[Run]) -> Run:
     args.gpu_id = ids[place % len(ids)]
     if rank > 0:
         args = args.for_children(args.gpu_id)
-    return train_as_rank(args, kind, Ranks(rank, size, args.device))
+    return train_as_rank(args, kind, Ranks(rank, size, args.device, here=int(os.environ.get("LOCAL_WORLD_SIZE", size))))
 
 
 # the process's settings

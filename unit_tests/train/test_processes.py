@@ -13,10 +13,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import nbformat
 import numpy as np
 import pytest
 import torch
+from nbclient import NotebookClient
 
 import elegantrl
 from elegantrl.agents import AgentPPO, AgentSAC
@@ -210,33 +213,123 @@ print("ended:", run.stop_reason, flush=True)
 """
 
 
-def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_interrupted():
-    """A notebook's __main__ has no file, and neither has that of a script from standard input."""
+DOCUMENTS = """
+from elegantrl.train.config import Arguments
+from elegantrl.train.run import train_and_evaluate, train_and_evaluate_mp
+from elegantrl.envs.Chasing import ChasingEnv
+from elegantrl.agents.AgentPPO import AgentPPO
+# Step 1
+args = Arguments(agent=AgentPPO(), env_func=ChasingEnv)
+# Step 2
+train_and_evaluate_mp(args)
+"""  # it has no end
+
+
+def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_interrupted(monkeypatch):
+    """The notebook's own classes travel too. Its second call is the one of ElegantRL's documents, to the letter."""
+    monkeypatch.setenv("PYTHONPATH", ROOT)
     Path("script.py").write_text(SCRIPT)
-    script = subprocess.Popen([sys.executable, "script.py"], env=ENVIRONMENT, start_new_session=True)
+    script = subprocess.Popen([sys.executable, "script.py"], start_new_session=True)
     while not Path("run/checkpoint.pth").exists():
         assert script.poll() is None
         time.sleep(0.1)
     os.killpg(script.pid, signal.SIGKILL)
     script.wait()
     step = torch.load("run/checkpoint.pth")["worker"]["total_step"]
-    with open("out.txt", "w") as out:
-        notebook = subprocess.Popen(
-            [sys.executable], stdin=subprocess.PIPE, stdout=out, env=ENVIRONMENT, text=True, start_new_session=True
-        )
-        assert notebook.stdin is not None
-        with notebook.stdin:
-            notebook.stdin.write(SCRIPT.replace("run = ", "args.continue_train = True; run = "))
-        while not Path("out.txt").read_text().count("|"):
-            assert notebook.poll() is None
+
+    definitions, call = SCRIPT.split("args = Config")
+    call = call.replace("run = ", "args.continue_train = True; run = ")
+    cells = [nbformat.v4.new_code_cell(code) for code in (definitions, f"args = Config{call}", DOCUMENTS)]
+    client = NotebookClient(nbformat.v4.new_notebook(cells=cells), timeout=300, startup_timeout=300)
+    kernels = []
+
+    def printed(cell):
+        return "".join(output.get("text", "") for output in cell.outputs)
+
+    def sit_in_front_of_it():
+        while printed(cells[1]).count("|") < 20:  # a row of the table
             time.sleep(0.1)
-        os.killpg(notebook.pid, signal.SIGINT)  # as Ctrl-C in a terminal does
-        assert notebook.wait(300) == 0
-    text = Path("out.txt").read_text()
-    assert text.count("the script runs") == 1 and f"resumed from step {step:,}" in text and "ended: interrupted" in text
-    assert complete()[-1, 0] > step
-    while of_group(script.pid) or of_group(notebook.pid):  # Python's own tracker of resources ends a moment later
+        kernels.append(client.km.provisioner.pid)
+        os.killpg(kernels[0], signal.SIGINT)  # as the button does
+        while "Learner(s)" not in printed(cells[2]):
+            time.sleep(0.1)
+        Path("PointChasingEnv_PPO_0/stop").touch()
+
+    threading.Thread(target=sit_in_front_of_it, daemon=True).start()
+    client.execute()
+    assert "the script runs" in printed(cells[0])
+    assert f"resumed from step {step:,}" in printed(cells[1]) and "ended: interrupted" in printed(cells[1])
+    assert "stop was found" in printed(cells[2]) and complete()[-1, 0] > step
+    complete("PointChasingEnv_PPO_0")
+    while of_group(script.pid) or of_group(kernels[0]):  # Python's own tracker of resources ends a moment later
         time.sleep(0.1)
+
+
+def test_ctrl_c_while_a_process_is_started(monkeypatch):
+    """It was answered by an AssertionError about a process that had not been started."""
+
+    def pressed():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(processes, "plain_main", pressed)
+    assert train_agent(config(AgentPPO)).stop_reason == "interrupted"
+    assert not Path("run/recorder.npy").exists()
+
+
+class Watch:
+    """A clock that stands still until it is set, in the place of the module `time`."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+
+def busy_child(monkeypatch, timeout):
+    monkeypatch.setattr(processes, "time", Watch())
+    child = processes.Child("Worker 0", print, (), timeout=timeout)
+    child.signs, child.steps, child.heard, child.is_ready = {"steps": torch.zeros(())}, 0, 0.0, True
+    child.todo = [("explore",)]
+    return child, processes.time
+
+
+def test_start_up_does_not_count_and_yet_has_an_end(monkeypatch):
+    """The first reset and step, in which simulators compile their kernels, are of it."""
+    child, watch = busy_child(monkeypatch, timeout=5.0)
+    for child.is_ready in (False, True):
+        watch.now = processes.START_UP
+        assert child.hangs() is None
+        watch.now += 1
+        assert child.hangs() == "gave no sign of life for 1800 seconds (start-up) after step 0"
+    child.signs["steps"] += 7
+    assert child.hangs() is None
+    watch.now += 6
+    assert child.hangs() == "gave no sign of life for 5 seconds (worker_timeout) after step 7"
+
+
+def test_a_pause_of_all_processes_is_no_silence_of_one(monkeypatch):
+    """Ctrl-Z, and `fg` after longer than worker_timeout."""
+    child, watch = busy_child(monkeypatch, timeout=5.0)
+    child.signs["steps"] += 1
+    assert child.hangs() is None
+    child.pipe, child.process = SimpleNamespace(poll=lambda: False), SimpleNamespace(is_alive=lambda: True, sentinel=0)
+    pauses = iter([600.0, 0.2, 5.0])
+    monkeypatch.setattr(
+        processes, "connection", SimpleNamespace(wait=lambda *what: setattr(watch, "now", watch.now + next(pauses)))
+    )
+    assert list(processes.listen([child])) == [] == list(processes.listen([child]))
+    ((_, (kind, _)),) = processes.listen([child])
+    assert kind == "lost"
+
+
+def test_numpy_has_the_threads_of_its_process(monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    with processes.threads_of_children(3):
+        assert os.environ["OMP_NUM_THREADS"] == "3"
+    assert "OMP_NUM_THREADS" not in os.environ
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    with processes.threads_of_children(3):
+        assert os.environ["OMP_NUM_THREADS"] == "1"  # the caller says so
 
 
 def test_what_cannot_travel_trains_in_this_process(capsys):

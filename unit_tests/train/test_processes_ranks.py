@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,11 +16,13 @@ import torch.distributed as dist
 from elegantrl.agents import AgentA2C, AgentD3QN, AgentModSAC, AgentPPO, AgentSAC
 from elegantrl.ranks import Ranks
 from elegantrl.train.learner import PipeLearner
+from elegantrl.train.processes import ProcessFault
 from elegantrl.train.run import train_agent
 from elegantrl.train.worker import EnvironmentFault
 from elegantrl.trajectory import Batch, Record, Trajectory
-from unit_tests.tasks import Clock, Match, build, config
+from unit_tests.tasks import Call, Clock, Match, build, config
 from unit_tests.train.test_processes import ENVIRONMENT
+from unit_tests.train.test_resume import differences
 from unit_tests.train.test_run import complete
 
 pytestmark = pytest.mark.timeout(600)
@@ -107,6 +110,7 @@ def other_rank(link, port):
     for name in CASES:
         for x in learn(name, ranks):
             ranks.gather(x)
+    assert ranks.collect("second") == [] and ranks.deal([]) is None and ranks.deal([]) == {"second": 2}
     ranks.close()
 
 
@@ -126,7 +130,11 @@ def test_two_ranks_make_the_update_of_one_process_on_the_joined_batch():
                 torch.testing.assert_close(
                     here, alone, rtol=1e-3, atol=2e-5, msg=lambda text, n=name, i=i: f"{n} {i}: {text}"
                 )
+        assert ranks.collect("first") == ["first", "second"]
+        assert ranks.deal([1]) == 1 and ranks.deal([{"first": 1}, {"second": 2}, None]) == {"first": 1}
         ranks.close()
+        with pytest.raises(ProcessFault, match="Learner 1 ended with exit code 0"):  # all is as the other one asserts
+            other.check(patience=60.0)
     finally:
         other.close()
 
@@ -186,6 +194,21 @@ def test_the_same_script_under_torchrun():
         assert f"rank {rank} of 2 ended at 320: break_step 300 was reached" in done.stdout
     assert done.stdout.count("Ended at step") == 1  # rank 0 alone speaks and writes
     complete()
+
+
+def test_two_learners_resume_bit_for_bit_each_with_its_own_buffer(capsys):
+    how = {"learner_gpu_ids": (-1, -1), "num_workers": 0, "checkpoint_per_step": 120, "if_save_buffer": True}
+    how |= {"eval_per_step": 10**6, "eval_times": 1}
+    keep = Call()  # what a killed run would leave
+    keep.on_rollout = lambda run: run.checkpoints == 1 and shutil.copytree("whole", "parts", dirs_exist_ok=True)
+    train_agent(config(AgentSAC, cwd="whole", break_step=240, callbacks=[keep], **how))
+    first, second = torch.load("whole/checkpoint.pth")["ranks"]
+    assert not torch.equal(first["buffer"]["columns"]["states"], second["buffer"]["columns"]["states"])
+    assert not torch.equal(first["random"]["torch"], second["random"]["torch"])
+    train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, callbacks=[Call()], **how))
+    assert differences("whole", "parts") == []
+    train_agent(config(AgentSAC, cwd="parts", break_step=260, continue_train=True, if_save_buffer=True), True)
+    assert "resumed from step 256 by 1 Learner(s), of 2" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("ids, told", [((0, 1), "has no GPU"), ((-1, 0), "has no GPU"), ((-2,), "has no GPU")])

@@ -111,6 +111,7 @@ def test_schedules_and_careless_environments_resume_too(agent_class):
 
 
 RESUME = """
+import sys
 import torch
 torch.set_num_threads(1)
 from elegantrl.agents import AgentSAC
@@ -118,6 +119,7 @@ from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train.run import train_agent
 from unit_tests.tasks import config
 train_agent(config(AgentSAC, cwd="parts", break_step=240, continue_train=True, **{how}), True)
+assert "torch._dynamo" not in sys.modules  # torch's compiler takes most of a second to import, in every process
 """
 
 

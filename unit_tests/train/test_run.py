@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -267,6 +269,37 @@ def test_the_callers_gradient_mode_does_not_matter(agent_class, mode):
 
 def fail(run):
     raise OSError("no disk")
+
+
+def test_an_impatient_second_ctrl_c_cuts_no_file_short():
+    def press(run):
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0)  # Python hears it between two steps of its own
+
+    callback = Call("on_update", press)
+    callback.on_end = press
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        assert train_agent(config(AgentPPO, callbacks=[callback]), True).stop_reason == "interrupted"
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    complete()
+
+
+def test_two_runs_do_not_write_to_one_folder():
+    told = []
+
+    def again(run):
+        with pytest.raises(ValueError, match=r"another run is writing to cwd='run': stop it, or give another cwd"):
+            train_agent(config(AgentPPO), True)
+        told.append(sorted(os.listdir("run")))
+
+    train_agent(config(AgentPPO, callbacks=[Call("on_update", again, at=3)]), True)
+    assert len(told) == 1 and not Path("run/previous-1").exists()
+    complete()
+    train_agent(config(AgentPPO, break_step=50), True)  # the folder is free again
+    assert Path("run/previous-1").exists()
 
 
 @pytest.mark.parametrize("hook, act, raised", [("on_end", fail, OSError), ("on_end", interrupt, KeyboardInterrupt)])
