@@ -96,9 +96,9 @@ class RunSettings:
 
 
 # What `Config.seed_for` is asked for. "learner": the Learner's process; "learner", r: that of rank r > 0. "worker", i:
-# the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n: after the n-th replacement of
-# a Worker; "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker whose environments have the seed
-# s. "evaluate", n: environments and process of evaluation n.
+# the environments of Worker i, each sub-environment's seed derives from it; "worker", i, n: after the n-th replacement
+# of a Worker; "checkpoint", c, i: after checkpoint c. "explore", s: the process of a Worker whose environments have the
+# seed s. "evaluate", n: environments and process of evaluation n.
 
 RUN_DEFAULTS = {field.name: field.default for field in fields(RunSettings)}
 
