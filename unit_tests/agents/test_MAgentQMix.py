@@ -65,11 +65,16 @@ def test_the_mixer_by_hand():
     mixer = QMixer(2, 1, 1)
     for p in mixer.parameters():
         nn.init.zeros_(p)
-    mixer.weight_in.bias.data = torch.tensor([-1.0, 2.0])
-    mixer.bias_in.bias.data, mixer.weight_out.bias.data = torch.tensor([3.0]), torch.tensor([-2.0])
-    mixer.bias_out[-1].bias.data = torch.tensor([5.0])
+    mixer.hyper[-1].bias.data = torch.tensor([-1.0, 2.0, 3.0, -2.0, 5.0])
     hidden = torch.tensor(-4.0).expm1()
     torch.testing.assert_close(mixer(torch.tensor([1.0, -4.0]), torch.zeros(1)), hidden * 2 + 5)
+
+
+def test_the_mixer_does_not_grow_with_the_state():
+    """Where a value grows outwards by more than 1 / gamma a step, bootstrapping from the furthest states diverges."""
+    mixer, q, state = QMixer(3, 54), torch.randn(500, 3), torch.randn(500, 54)
+    near, far = mixer(q, 10 * state).abs(), mixer(q, 1000 * state).abs()
+    assert far.max() < 2 * near.max()
 
 
 class Table(QNetTeam):
