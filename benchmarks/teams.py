@@ -7,8 +7,9 @@
 Protocol: as benchmarks/learning.py; the score is the mean of a run's last evaluations (EVALUATIONS of them, EPISODES
 greedy episodes each) on the tensor-native task. Trained policies of spread and speaker are then played on mpe2 itself.
 Units: avgR is the mean over agents of an agent's return in mpe2's units. Published numbers for spread are those of the
-original environment, where each agent gets the sum over agents of distances and collisions, without mpe2's factor
-local_ratio = 0.5: 2 times the team's sum, so 6 times avgR. Those for speaker are sums over both agents, 2 times avgR.
+original environment, where each agent gets the sum over agents of distances and collisions, that of an agent with
+itself (-1 a step) among them; mpe2 halves both and leaves that one out. So they are 6 avgR - 75: random actions are at
+-235, `assigned` (below) at -128, where the published numbers end. Those for speaker are sums over both agents, 2 avgR.
 Raw rows: results/teams/{task}/{agent}_{seed}.csv; its first line holds the settings and the versions.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import platform
 import shutil
@@ -29,11 +31,12 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
 import torch
 from learning import RESULTS, EvaluationClock, Row, plain, read_run, write_run
+from torch import Tensor
 
 import elegantrl
 from elegantrl import Config, agents, build_env, train_agent
 from elegantrl.agents.functional import LinearSchedule
-from elegantrl.envs.mpe import SimpleSpeakerListener, SimpleSpread
+from elegantrl.envs.mpe import DAMPING, DT, SimpleSpeakerListener, SimpleSpread
 from elegantrl.envs.teams import Battle
 from elegantrl.train.evaluator import play_greedily
 
@@ -41,7 +44,11 @@ EPISODES = 100
 EVALUATIONS = 3  # the score is the mean of so many last ones
 TASKS = {"spread": SimpleSpread, "speaker": SimpleSpeakerListener, "battle": Battle}
 MPE2 = {"spread": "simple_spread_v3", "speaker": "simple_speaker_listener_v4"}
-UNIT = {"spread": 6, "speaker": 2, "battle": 1}  # published numbers are so many times avgR
+UNIT = {
+    "spread": (6, -75),
+    "speaker": (2, 0),
+    "battle": (1, 0),
+}  # what makes published numbers of avgR: a factor, a sum
 PUBLISHED = {
     ("spread", "QMix"): -127, ("spread", "VDN"): -131, ("spread", "MAPPO"): -134, ("spread", "MADDPG"): -142,
 }  # fmt: skip
@@ -118,11 +125,39 @@ def on_mpe2(agent: Any, task: str) -> float | None:
     return round(float(returns.mean()), 3)
 
 
+def random(state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    return torch.randint(5, state.shape[:2])
+
+
+def assigned(state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    """Each agent steers to its landmark of the assignment with the least sum of distances. (N, 3, S) -> (N, 3)"""
+    ways = state[..., 4:10].unflatten(-1, (3, 2))  # from each agent to each landmark
+    orders = torch.tensor(list(itertools.permutations(range(3))))
+    costs = ways.norm(dim=-1)[:, torch.arange(3), orders].sum(-1)  # (N, orders)
+    chosen = orders[costs.argmin(1)][..., None, None].expand(-1, -1, 1, 2)
+    way = ways.gather(2, chosen).squeeze(2) - state[..., :2] * DT / DAMPING  # from where it would roll to a stop
+    axis = way.abs().argmax(-1, keepdim=True)
+    size = way.gather(-1, axis).squeeze(-1)
+    return (1 + 2 * axis.squeeze(-1) + (size > 0)) * (size.abs() > 0.1)
+
+
+def published_unit(task: str, score: float) -> float:
+    factor, offset = UNIT[task]
+    return factor * score + offset
+
+
 def report(results: Path) -> str:
     """The table of all finished runs as Markdown."""
     lines = ["# Teams", "", *__doc__.partition("Protocol: ")[2].strip().splitlines(), ""]
-    lines += ["| task | agent | steps | published | score x unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"]
+    lines += [
+        "| task | agent | steps | published | in the published unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"
+    ]
     lines += ["|---|---|---|---|---|---|---|---|---|"]
+    torch.manual_seed(0)
+    for policy in (random, assigned):
+        score = float(play_greedily(SimpleSpread(1000), policy, 1, seed=1)[0].mean())
+        unit = published_unit("spread", score)
+        lines.append(f"| spread | {policy.__name__} policy | 0 |  | {unit:.1f} | {score:.2f} |  |  |  |")
     for row in rows():
         runs = [read_run(path_of(row, s, results)) for s in range(row.seeds) if is_finished(row, s, results)]
         last = [evaluations[-EVALUATIONS:] for _, evaluations in runs]
@@ -130,7 +165,7 @@ def report(results: Path) -> str:
         wins = [statistics.fmean(e["winrate"] for e in part) for part in last if "winrate" in part[0]]
         cells = [
             *(row.task, row.agent, f"{row.break_step:,}", PUBLISHED.get((row.task, row.agent), "")),
-            ", ".join(f"{score * UNIT[row.task]:.1f}" for score in scores) or "not run",
+            ", ".join(f"{published_unit(row.task, score):.1f}" for score in scores) or "not run",
             ", ".join(f"{score:.2f}" for score in scores),
             ", ".join(f"{facts['mpe2']:.2f}" for facts, _ in runs if facts["mpe2"] is not None),
             ", ".join(f"{100 * win:.0f} %" for win in wins),
