@@ -150,7 +150,7 @@ def report(results: Path) -> str:
     """The table of all finished runs as Markdown."""
     lines = ["# Teams", "", *__doc__.partition("Protocol: ")[2].strip().splitlines(), ""]
     lines += [
-        "| task | agent | steps | published | in the published unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"
+        "| task | agent | steps | published | in its unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"
     ]
     lines += ["|---|---|---|---|---|---|---|---|---|"]
     torch.manual_seed(0)
