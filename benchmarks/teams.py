@@ -54,8 +54,8 @@ PUBLISHED = {
 }  # fmt: skip
 
 BATTLE = {
-    "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
-    "learning_rate": LinearSchedule(1e-3),
+    "num_envs": 64, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
+    "learning_rate": LinearSchedule(1e-3), "soft_update_tau": 0.01,
 }  # fmt: skip
 SPREAD = {
     "num_envs": 64, "net_dims": (128, 128), "horizon_len": 25, "batch_size": 256, "buffer_size": 200_000,
@@ -75,8 +75,8 @@ def rows() -> list[Row]:
     for name in ("MADDPG", "MATD3"):
         found += [Row(task, name, 1_000_000, 100_000, JOINT, 3) for task in ("spread", "speaker")]
     found += [Row(task, "MAPPO", 2_000_000, 200_000, MAPPO, 3) for task in ("spread", "speaker")]
-    found += [Row("battle", name, 300_000, 30_000, BATTLE, 3) for name in ("QMix", "VDN")]
-    return [*found, Row("battle", "MAPPO", 500_000, 50_000, MAPPO_BATTLE | {"repeat_times": 5}, 3)]
+    found += [Row("battle", name, 150_000, 15_000, BATTLE, 3) for name in ("QMix", "VDN")]
+    return [*found, Row("battle", "MAPPO", 300_000, 30_000, MAPPO_BATTLE | {"repeat_times": 5}, 3)]
 
 
 def path_of(row: Row, seed: int, results: Path) -> Path:
