@@ -35,7 +35,7 @@ from elegantrl.envs.mpe import SimpleSpread
 from teams import MPE2, rows
 
 NUM_ENVS, NUM_AGENTS = 64, 3
-STEPS = {"ours": 60_000, "loop": 12_000, "epymarl": 4_000}  # of environments, in one repeat
+STEPS = {"ours": 32_000, "loop": 6_400, "epymarl": 2_000}  # of environments, in one repeat
 IN_EPYMARL = """
 import atexit, json, runpy, sys, time, types
 import gymnasium, mpe2.simple_spread_v3
