@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import platform
@@ -81,7 +82,7 @@ def ours(name: str, side: str) -> float:
     clock, steps = Clock(), STEPS[side]
     settings = row.settings | {"break_step": steps, "eval_per_step": 10 * steps, "eval_times": 1, "num_threads": 1}
     settings.pop("num_envs")
-    with tempfile.TemporaryDirectory() as cwd, contextlib.redirect_stdout(None):
+    with tempfile.TemporaryDirectory() as cwd, contextlib.redirect_stdout(io.StringIO()):
         agent_class = getattr(agents, f"Agent{name}")
         args = Config(agent_class, env, {"num_envs": NUM_ENVS}, **settings, cwd=cwd, callbacks=[clock])
         train_agent(args, if_single_process=True)
