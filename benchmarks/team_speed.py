@@ -1,4 +1,4 @@
-"""Agents' steps per second of a whole training on simple_spread: ours, a loop over environments, and EPyMARL, in turn.
+"""Agents' steps per CPU second of a whole training on simple_spread: ours, a loop over environments, and EPyMARL, in turn.
 
     python benchmarks/team_speed.py                                            # ours and the loop
     python benchmarks/team_speed.py --epymarl ../epymarl --python ../venv/bin/python
@@ -7,7 +7,8 @@
 environments of mpe2, which are stepped one after the other. `epymarl`: a checkout of github.com/uoe-agents/epymarl with
 its own settings (QMIX: one environment; MAPPO: ten in processes of their own), on mpe2 as well, by a Python that has
 `sacred`. Every step of an environment is three agents' steps. From the first update to the last, so start-up is not
-counted; no evaluation. Ratios: median over the repeats (least to greatest). Written to results/team_speed.md.
+counted; no evaluation. CPU time is that of the process that learns, so that a busy machine does not matter; EPyMARL's
+ten processes are not counted. Ratios: median over the repeats (least to greatest). Written to results/team_speed.md.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ marks = []
 for kind in set(learners.REGISTRY.values()):
     def train(self, batch, t_env, episode, learn=kind.train):
         learn(self, batch, t_env, episode)
-        marks.append((time.perf_counter(), t_env))
+        marks.append((time.process_time(), t_env))
     kind.train = train
 atexit.register(lambda: print("marks", json.dumps([marks[0], marks[-1]]), flush=True))
 sys.argv[0] = "src/main.py"
@@ -67,7 +68,7 @@ class Clock:
         self.marks: list[tuple[float, int]] = []
 
     def on_update(self, run: Any) -> None:
-        self.marks.append((time.perf_counter(), run.total_step))
+        self.marks.append((time.process_time(), run.total_step))
 
 
 def per_second(marks: list[tuple[float, int]]) -> float:
@@ -105,7 +106,7 @@ def epymarl(name: str, checkout: Path, python: str) -> float:
 def report(measured: dict[str, dict[str, list[float]]]) -> str:
     about = f"torch {torch.__version__}, python {platform.python_version()}, {os.cpu_count()} cores"
     lines = ["# Speed of teams", "", *(__doc__ or "").splitlines(), "", f"{about}.", ""]
-    lines += ["| agent | side | agents' steps per second | ours is so many times as fast |", "|---|---|---|---|"]
+    lines += ["| agent | side | agents' steps per CPU second | ours is so many times as fast |", "|---|---|---|---|"]
     for name, sides in measured.items():
         for side, rates in sides.items():
             ratios = sorted(a / b for a, b in zip(sides["ours"], rates, strict=True))
@@ -135,7 +136,7 @@ def main() -> None:
         for _ in range(options.repeats):
             for side, rate in sides.items():
                 measured[name][side].append(rate())
-                print(f"{name} {side}: {measured[name][side][-1]:.0f} agents' steps per second", flush=True)
+                print(f"{name} {side}: {measured[name][side][-1]:.0f} agents' steps per CPU second", flush=True)
     (options.results / "team_speed.json").write_text(json.dumps(measured) + "\n")
     (options.results / "team_speed.md").write_text(report(measured))
 
