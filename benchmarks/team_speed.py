@@ -1,4 +1,4 @@
-"""Agents' steps per CPU second of a whole training on simple_spread: ours, a loop over environments, and EPyMARL, in turn.
+"""Agents' steps per CPU second of a whole training on simple_spread: ours, a loop over environments, EPyMARL, in turn.
 
     python benchmarks/team_speed.py                                            # ours and the loop
     python benchmarks/team_speed.py --epymarl ../epymarl --python ../venv/bin/python
