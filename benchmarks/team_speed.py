@@ -104,7 +104,8 @@ def epymarl(name: str, checkout: Path, python: str) -> float:
 
 
 def report(measured: dict[str, dict[str, list[float]]]) -> str:
-    about = f"torch {torch.__version__}, python {platform.python_version()}, {os.cpu_count()} cores"
+    repeats = len(next(iter(measured.values()))["ours"])
+    about = f"torch {torch.__version__}, python {platform.python_version()}, {os.cpu_count()} cores, repeats {repeats}"
     lines = ["# Speed of teams", "", *(__doc__ or "").splitlines(), "", f"{about}.", ""]
     lines += ["| agent | side | agents' steps per CPU second | ours is so many times as fast |", "|---|---|---|---|"]
     for name, sides in measured.items():
