@@ -17,6 +17,11 @@ from torch import nn
 from elegantrl.agents.functional import LinearSchedule
 
 EPISODES = 10  # of each evaluation
+RANDOM = {  # mean return of 50 episodes of uniformly random actions: `python benchmarks/report.py --random`
+    "CartPole-v1": 21.5, "Acrobot-v1": -500.0, "Pendulum-v1": -1183.1, "MountainCarContinuous-v0": -33.2,
+    "LunarLander-v3": -168.5, "LunarLanderContinuous-v3": -234.8, "Hopper-v5": 17.4, "HalfCheetah-v5": -342.5,
+    "Swimmer-v5": -1.0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
