@@ -232,9 +232,10 @@ def report(rows: list[Row], found: dict[tuple[str, str], Runs]) -> str:
     lines = ["# What the matrix shows", "", *__doc__.splitlines()[4:], ""]
     lines += [
         f"Made from {sum(len(runs.curves) for runs in found.values())} runs.",
-        f"{len(rows) - len(found)} of {len(rows)} rows have not run: see `learning.md`, with settings, versions and each",
-        "seed's score. `sb3-PPO@defaults` has not the zoo's settings but the defaults with VecNormalize; its seeds 0, 1",
-        "and 3 come from another script, on another day: ten greedy episodes each 50,000 steps, on other seeds than ours.",
+        f"{len(rows) - len(found)} of {len(rows)} rows have not run: see `learning.md`, with settings, versions and",
+        "each seed's score. `sb3-PPO@defaults` has not the zoo's settings but the defaults with VecNormalize; seeds",
+        "0, 1 and 3 come from another script, on another day, with ten greedy episodes each 50,000 steps, on seeds of",
+        "its own.",
         "",
         "## Ours against Stable-Baselines3, over tasks",
         "",
