@@ -43,7 +43,12 @@ SB3 = {
     **dict.fromkeys(("AgentSAC", "AgentModSAC"), "sb3-SAC"),
     **{"AgentTD3": "sb3-TD3", "AgentDDPG": "sb3-DDPG"},
 }
-COLOURS = dict(zip(sorted({*SB3, *SB3.values(), "AgentREDQ"}), plt.get_cmap("tab20").colors, strict=False))
+# strong colours, each with a pale one for its nearest kin; "-" for none
+KIN = (
+    *("PPO", "DiscretePPO", "SAC", "ModSAC", "A2C", "DiscreteA2C", "D3QN", "DuelingDQN", "DQN", "DoubleDQN"),
+    *("TD3", "-", "DDPG", "-", "REDQ"),
+)
+COLOURS = dict(zip(KIN, plt.get_cmap("tab20").colors, strict=False))
 
 
 # statistics
@@ -273,8 +278,8 @@ def report(rows: list[Row], found: dict[tuple[str, str], Runs]) -> str:
 
 
 def panels(count: int, title: str) -> tuple[plt.Figure, list[plt.Axes]]:
-    columns = min(3, count)
-    rows = math.ceil(count / columns)
+    columns = max(2, min(3, count))
+    rows = max(1, math.ceil(count / columns))
     figure, axes = plt.subplots(rows, columns, figsize=(4.6 * columns, 3.4 * rows), squeeze=False, layout="constrained")
     figure.suptitle(title)
     for ax in axes.flat[count:]:
@@ -292,7 +297,10 @@ def plain_rows(found: dict[tuple[str, str], Runs]) -> dict[str, list[Runs]]:
 
 
 def style(runs: Runs) -> dict[str, object]:
-    return {"color": COLOURS[runs.row.agent], "linestyle": "--" if runs.row.agent.startswith("sb3") else "-"}
+    """A colour for the algorithm, dashes for the peer, dots and dashes for a variant of ours."""
+    row = runs.row
+    line = "--" if row.agent.startswith("sb3-") else "-." if row.variant else "-"
+    return {"color": COLOURS[row.agent.removeprefix("Agent").removeprefix("sb3-")], "linestyle": line}
 
 
 def draw_curves(found: dict[tuple[str, str], Runs]) -> plt.Figure:
@@ -328,16 +336,17 @@ def draw_scores(found: dict[tuple[str, str], Runs]) -> plt.Figure:
 def draw_profiles(found: dict[tuple[str, str], Runs]) -> plt.Figure:
     """Each family's agent that bears its name, against its peer."""
     families = [line[:2] for line in family_lines(found) if line[0].removeprefix("Agent") == line[1][len("sb3-") :]]
-    figure, axes = panels(max(1, len(families)), "Performance profiles: share of runs above a normalised score")
+    figure, axes = panels(len(families), "Performance profiles: share of runs above a normalised score")
     levels = np.linspace(-0.2, 1.4, 81)
-    for ax, names in zip(axes, families, strict=False):
+    for ax, names in zip(axes, families, strict=True):
         tasks = [task for task in THRESHOLDS if all((task, name) in found for name in names)]
         for name in names:
             groups = [found[task, name].normalised for task in tasks]
             rng = np.random.default_rng(0)
             again = [profile([rng.choice(x, len(x)) for x in groups], levels) for _ in range(500)]
-            ax.plot(levels, profile(groups, levels), color=COLOURS[name], label=name)
-            ax.fill_between(levels, *np.percentile(again, (2.5, 97.5), 0), alpha=0.15, color=COLOURS[name])
+            look = style(found[tasks[0], name])
+            ax.plot(levels, profile(groups, levels), label=name, **look)
+            ax.fill_between(levels, *np.percentile(again, (2.5, 97.5), 0), alpha=0.15, color=look["color"])
         ax.set(title=f"{len(tasks)} tasks", xlabel="normalised score", ylim=(-0.03, 1.03))
         ax.legend(fontsize=7)
     return figure
@@ -347,9 +356,9 @@ def draw_improvement(found: dict[tuple[str, str], Runs]) -> plt.Figure:
     shown = [pair for pair in pairs(found) if min(len(runs.scores) for runs in pair) >= FEW]
     figure, ax = plt.subplots(figsize=(8, 1.2 + 0.24 * len(shown)), layout="constrained")
     for place, (ours, theirs) in enumerate(shown):
-        sides = [ours.scores], [theirs.scores]
-        ax.plot(interval(improvement, *sides), [place] * 2, color=COLOURS[ours.row.agent], linewidth=3, alpha=0.4)
-        ax.plot(improvement(*sides), place, "o", color=COLOURS[ours.row.agent])
+        sides, colour = ([ours.scores], [theirs.scores]), style(ours)["color"]
+        ax.plot(interval(improvement, *sides), [place] * 2, color=colour, linewidth=3, alpha=0.4)
+        ax.plot(improvement(*sides), place, "o", color=colour)
     labels = [f"{ours.row.task}: {ours.row.name} > {theirs.row.name}" for ours, theirs in shown]
     ax.set_yticks(range(len(shown)), labels, fontsize=7)
     ax.axvline(0.5, color="grey", linewidth=0.8, linestyle=":")
