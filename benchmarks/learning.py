@@ -7,6 +7,7 @@
 Protocol: the policy is evaluated greedily on its own environments and seeds every `eval_per_step` steps of training,
 over EPISODES episodes. A run never stops early. Its score is the mean of its last ten evaluations, not its best one,
 and it has solved the task if that score reaches the threshold.
+Rows: TASKS below and rows.py, Stable-Baselines3's among them (`sb3-PPO`; needs benchmarks/requirements.txt).
 Raw rows: results/learning/{task}/{agent}_{seed}.csv, one row per evaluation; its first line holds the settings and the
 versions. A run whose file is there with the same settings is not repeated.
 """

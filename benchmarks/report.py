@@ -135,7 +135,7 @@ def load(rows: list[Row], results: Path) -> dict[tuple[str, str], Runs]:
 def opponents(row: Row) -> list[str]:
     """Names of the rows with which one of ours is compared, on its task."""
     if row.agent == "AgentREDQ":
-        return [f"AgentSAC{row.variant}"]
+        return ["AgentSAC@64"]  # of networks as small
     peer = SB3.get(row.agent, "")
     if row.variant.startswith("+"):
         return ["AgentPPO", peer, f"{peer}@defaults"]
