@@ -4,7 +4,7 @@
 
 Score: the mean of a run's last ten greedy evaluations. IQM: the mean of the middle half of the runs. Intervals: 95 %,
 percentiles of a bootstrap that draws runs anew within each task (stratified), as in arXiv:2108.13264 (rliable, with
-which unit_tests/benchmarks/test_report.py compares). Normalised score: 0 at a random policy's, 1 at the threshold.
+which unit_tests/benchmarks/test_matrix.py compares). Normalised score: 0 at a random policy's, 1 at the threshold.
 """
 
 from __future__ import annotations
@@ -246,13 +246,20 @@ def report(rows: list[Row], found: dict[tuple[str, str], Runs]) -> str:
         "",
         "IQM of normalised scores, and the probability that a run of ours is better (mean over the tasks).",
     ]
-    lines += table("agent | peer | tasks | IQM | peer's IQM | P(better)", family_lines(found))
+    families = family_lines(found)
+    if families:
+        lines += table("agent | peer | tasks | IQM | peer's IQM | P(better)", families)
+        lines += ["![performance profiles](report/profiles.png)"]
+    else:
+        lines += ["", "No task has both yet."]
     lines += [
-        "![performance profiles](report/profiles.png)",
         "",
         "![probability of improvement](report/improvement.png)",
+        "",
+        "## Pairs",
+        "",
+        "Spread: ratio of the interquartile ranges, and Brown and Forsythe's test of it.",
     ]
-    lines += ["", "## Pairs", "", "Spread: ratio of the interquartile ranges, and Brown and Forsythe's test of it."]
     head = "task | agent | against | runs | difference of means | P(better) | IQR ratio | p of spread"
     lines += table(head, [pair_line(*pair) for pair in pairs(found)])
     lines += [
@@ -386,6 +393,8 @@ def main() -> None:
     found = load(TASKS, results)
     (results / "report").mkdir(exist_ok=True)
     for name, draw in PICTURES.items():
+        if name == "profiles" and not family_lines(found):
+            continue
         figure = draw(found)
         figure.savefig(results / "report" / f"{name}.png", dpi=110)
         plt.close(figure)
