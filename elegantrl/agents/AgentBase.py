@@ -329,7 +329,7 @@ class AgentBase(Deployed):
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
-        terminals, dones = [], []  # written and completed for all rows at once: small operations are what a row costs
+        dones, timeouts = [], []  # written and completed for all rows at once: small operations are what a row costs
         self.finals.clear()
         tr.unmasks.fill_(True)
         for t in range(tr.horizon):
@@ -343,20 +343,20 @@ class AgentBase(Deployed):
             row.copy_(self.credit(reward))
             tr.undones[t] = widen(self.undone(done if same_step else terminal, reward), row)
             if same_step:
+                timeouts.append(truncate & ~terminal)
                 self.keep_final(t, info)
             else:
                 masked = widen(self.last_done, row)
                 row.masked_fill_(masked, 0.0)
                 tr.unmasks[t] = ~masked
             self.last_done = done
-            terminals.append(terminal)
             dones.append(done)
             for option in self.options:
                 option.acted(tr, t)
         tr.put(tr.horizon, self.last)
         torch.stack(dones, out=tr.dones)
         if same_step:
-            self.settle(tr, tr.dones & ~torch.stack(terminals))
+            self.settle(tr, torch.stack(timeouts))
         return tr
 
     def keep_final(self, t: int, info: Mapping[str, Any]) -> None:

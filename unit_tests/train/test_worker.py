@@ -125,7 +125,7 @@ class Operations(TorchDispatchMode):
 
 
 @pytest.mark.parametrize(
-    "agent_class, env_class, most", [(AgentPPO, CartPoleVecEnv, 14), (AgentSAC, PendulumVecEnv, 12)]
+    "agent_class, env_class, most", [(AgentPPO, CartPoleVecEnv, 16), (AgentSAC, PendulumVecEnv, 14)]
 )
 def test_a_row_takes_few_operations_beside_those_of_policy_and_environment(agent_class, env_class, most):
     """On small networks their number is what collecting costs."""
@@ -142,6 +142,29 @@ def test_a_row_takes_few_operations_beside_those_of_policy_and_environment(agent
         action = worker.agent.explore_action(state)
         env.step(action if worker.agent.if_off_policy else action[0])
     assert (numbers[1] - numbers[0]) / 4 - operations.count <= most
+
+
+class OneBuffer(CartPoleVecEnv):
+    """Returns its flags in the same tensors at each step, as simulators do."""
+
+    def step(self, action):
+        state, reward, *flags, info = super().step(action)
+        self.flags = getattr(self, "flags", None) or [flag.clone() for flag in flags]
+        for own, flag in zip(self.flags, flags, strict=True):
+            own.copy_(flag)
+        return state, reward, *self.flags, info
+
+
+def test_flags_that_an_environment_writes_anew_at_each_step_are_not_lost():
+    plain, reused = (worker_of(env(num_envs=8, max_step=15), 60, AgentD3QN) for env in (CartPoleVecEnv, OneBuffer))
+    torch.manual_seed(0)
+    expected = plain.explore(if_random=True)
+    torch.manual_seed(0)
+    found = reused.explore(if_random=True)
+    for name in ("dones", "undones", "unmasks"):
+        assert torch.equal(getattr(found, name), getattr(expected, name))
+    ends = found.dones.sum()
+    assert 0 < (~found.unmasks).sum() < ends  # some by the time limit, some by a fall
 
 
 # --- faults ---
