@@ -19,7 +19,7 @@ help:
 	@echo "make check           format, lint and types"
 	@echo "make format          mend format and what lint can mend"
 	@echo "make bench           speed and memory against Stable-Baselines3 -> benchmarks/results/speed.md"
-	@echo "make bench-learning  every agent on its tasks, several seeds; hours -> benchmarks/results/learning.md"
+	@echo "make bench-learning  every agent on its tasks, several seeds; a day -> benchmarks/results/{learning,report}.md"
 	@echo "make clean           remove .venv, caches and the demo's folder"
 
 # The stamp is written last: an interrupted installation starts afresh, and so does one older than requirements.txt.
@@ -70,8 +70,9 @@ bench: $(PEERS)
 	$(BIN)/python benchmarks/speed.py
 	$(BIN)/python benchmarks/env_speed.py
 
-bench-learning: $(INSTALLED)
+bench-learning: $(PEERS)
 	$(BIN)/python benchmarks/learning.py --jobs 2
+	$(BIN)/python benchmarks/report.py
 
 clean:
 	rm -rf $(VENV) build dist docs/_build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis demo_run

@@ -7,6 +7,7 @@
 Protocol: the policy is evaluated greedily on its own environments and seeds every `eval_per_step` steps of training,
 over EPISODES episodes. A run never stops early. Its score is the mean of its last ten evaluations, not its best one,
 and it has solved the task if that score reaches the threshold.
+Rows: TASKS below and rows.py, Stable-Baselines3's among them (`sb3-PPO`; needs benchmarks/requirements.txt).
 Raw rows: results/learning/{task}/{agent}_{seed}.csv, one row per evaluation; its first line holds the settings and the
 versions. A run whose file is there with the same settings is not repeated.
 """
@@ -20,7 +21,6 @@ import json
 import multiprocessing
 import os
 import platform
-import shutil
 import statistics
 import sys
 import tempfile
@@ -33,44 +33,26 @@ from typing import Any
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; the processes of the pool inherit it
 
+from rows import A2C, DQN, EPISODES, MORE, PEERS, PPO, H, Row, with_changes
+
 from elegantrl.agents.functional import LinearSchedule
 
 RESULTS = Path(__file__).resolve().parent / "results"
-EPISODES = 10
 SCORE_EVALUATIONS = 10  # the score is the mean of so many last evaluations
-
-
-@dataclass(frozen=True)
-class Row:
-    """One agent on one task: what it is told (Config's keywords) and for how long."""
-
-    task: str
-    agent: str
-    break_step: int
-    eval_per_step: int
-    settings: dict[str, Any]
-    seeds: int = 5
-
-    def told(self) -> dict[str, Any]:
-        return {
-            "break_step": self.break_step,
-            "eval_per_step": self.eval_per_step,
-            "eval_times": EPISODES,
-        } | self.settings
 
 
 THRESHOLDS = {
     "CartPole-v1": 475.0,
+    "Acrobot-v1": -100.0,
     "Pendulum-v1": -200.0,
+    "MountainCarContinuous-v0": 90.0,
     "LunarLander-v3": 200.0,
     "LunarLanderContinuous-v3": 200.0,
     "Hopper-v5": 2500.0,
+    "HalfCheetah-v5": 1500.0,
+    "Swimmer-v5": 200.0,
     "HopperBulletEnv-v0": 1000.0,
 }
-
-DQN = ("AgentDQN", "AgentDoubleDQN", "AgentDuelingDQN", "AgentD3QN")
-PPO = ("AgentPPO", "AgentDiscretePPO")
-A2C = ("AgentA2C", "AgentDiscreteA2C")
 
 CARTPOLE_DQN = {
     "net_dims": (128, 128), "horizon_len": 32, "learning_rate": LinearSchedule(1e-3), "batch_size": 128,
@@ -127,13 +109,25 @@ TASKS = [
     Row("LunarLander-v3", "AgentD3QN", 400_000, 10_000, LUNAR_D3QN),
     Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
     Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
-    Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO),
+    Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO, seeds=8),
     Row("HopperBulletEnv-v0", "AgentPPO", 600_000, 20_000, BULLET_PPO, seeds=2),  # needs elegantrl[pybullet]
+]
+TASKS += [
+    *MORE,
+    *(Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO | h, 8, variant) for variant, h in H.items()),
+    Row("LunarLanderContinuous-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO, seeds=3),
+    *PEERS,
+]
+TASKS += [
+    changed
+    for row in TASKS
+    if row.name in ("AgentPPO", "AgentSAC", "sb3-PPO", "sb3-SAC") and row.task in ("Pendulum-v1", "CartPole-v1")
+    for changed in with_changes(row)
 ]
 
 
 def csv_path(row: Row, seed: int, results: Path) -> Path:
-    return results / "learning" / row.task / f"{row.agent}_{seed}.csv"
+    return results / "learning" / row.task / f"{row.name}_{seed}.csv"
 
 
 def read_run(path: Path) -> tuple[dict[str, Any], list[dict[str, float]]]:
@@ -153,6 +147,12 @@ def is_finished(row: Row, seed: int, results: Path) -> bool:
     return path.exists() and read_run(path)[0]["settings"] == plain(row.told())
 
 
+def finished_seeds(row: Row, results: Path) -> list[int]:
+    paths = csv_path(row, 0, results).parent.glob(f"{row.name}_[0-9]*.csv")
+    seeds = sorted(int(path.stem.rsplit("_", 1)[1]) for path in paths)
+    return [seed for seed in seeds if is_finished(row, seed, results)]
+
+
 def run_row(row: Row, seed: int, results: Path) -> tuple[float, int]:
     """Train one agent with one seed and write its raw rows; wall seconds and the number of evaluations.
 
@@ -161,33 +161,46 @@ def run_row(row: Row, seed: int, results: Path) -> tuple[float, int]:
     import gymnasium
     import torch
 
-    import elegantrl
+    torch.set_num_threads(1)
+    start = time.process_time()
+    if row.agent.startswith("sb3-"):
+        import peers
+        import stable_baselines3 as library
+
+        run = peers.train(row, seed)
+        names, rows, seconds = list(peers.COLUMNS), run.rows, run.seconds
+    else:
+        import elegantrl as library
+
+        names, rows, seconds = run_ours(row, seed)
+    facts = {
+        "settings": row.told(),
+        "wall_seconds": round(seconds[-1], 1),
+        "cpu_seconds": round(time.process_time() - start, 1),
+        "versions": {
+            library.__name__: library.__version__,
+            "torch": torch.__version__,
+            "gymnasium": gymnasium.__version__,
+            "python": platform.python_version(),
+        },
+    }
+    write_csv(csv_path(row, seed, results), facts, names, rows, seconds)
+    return seconds[-1], len(rows)
+
+
+def run_ours(row: Row, seed: int) -> tuple[list[str], Any, list[float]]:
+    """Names of the columns after the step, the rows, and wall seconds at each."""
     import elegantrl.agents
     from elegantrl import Config, train_agent
 
-    torch.set_num_threads(1)
-    cwd = Path(tempfile.mkdtemp(prefix="learning_"))
-    try:
-        args = Config(getattr(elegantrl.agents, row.agent), row.task, random_seed=seed, cwd=str(cwd), **row.told())
+    with tempfile.TemporaryDirectory(prefix="learning_") as folder:
+        args = Config(getattr(elegantrl.agents, row.agent), row.task, random_seed=seed, cwd=folder, **row.told())
         clock = EvaluationClock()
         args.num_threads, args.if_keep_save, args.callbacks = 1, False, (clock,)
         # the tables of several runs at once are of no use in one terminal
-        with open(cwd / "console.txt", "w") as console, contextlib.redirect_stdout(console):
+        with open(Path(folder) / "console.txt", "w") as console, contextlib.redirect_stdout(console):
             train_agent(args, if_single_process=True)
-        seconds = time.perf_counter() - clock.start
-        facts = {
-            "settings": row.told(),
-            "wall_seconds": round(seconds, 1),
-            "versions": {
-                "elegantrl": elegantrl.__version__,
-                "torch": torch.__version__,
-                "gymnasium": gymnasium.__version__,
-                "python": platform.python_version(),
-            },
-        }
-        return seconds, write_run(csv_path(row, seed, results), facts, cwd, clock.seconds)
-    finally:
-        shutil.rmtree(cwd)
+        return *recorded(Path(folder)), clock.seconds
 
 
 class EvaluationClock:
@@ -201,22 +214,31 @@ class EvaluationClock:
         self.seconds.append(time.perf_counter() - self.start)
 
 
-def write_run(path: Path, facts: dict[str, Any], cwd: Path, seconds: list[float]) -> int:
-    """Copy recorder.npy, with its columns' names and the seconds, into a csv file; the number of evaluations."""
+def recorded(cwd: Path) -> tuple[list[str], Any]:
+    """Names of the columns after the step, and the rows of recorder.npy."""
     import numpy as np
 
     _, *names = json.loads((cwd / "recorder.json").read_text())
-    recorder = np.load(cwd / "recorder.npy")
+    return names, np.load(cwd / "recorder.npy")
+
+
+def write_run(path: Path, facts: dict[str, Any], cwd: Path, seconds: list[float]) -> int:
+    """Copy recorder.npy, with its columns' names and the seconds, into a csv file; the number of evaluations."""
+    names, rows = recorded(cwd)
+    write_csv(path, facts, names, rows, seconds)
+    return len(rows)
+
+
+def write_csv(path: Path, facts: dict[str, Any], names: list[str], rows: Any, seconds: list[float]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_suffix(".unfinished")  # only a complete file bears the name that counts as finished
     with open(unfinished, "w", newline="") as file:
         file.write(f"# {json.dumps(facts, default=str)}\n")
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["step", "seconds", *names])
-        for (step, *values), second in zip(recorder, seconds, strict=True):
+        for (step, *values), second in zip(rows, seconds, strict=True):
             writer.writerow([int(step), f"{second:.1f}", *(f"{value:.6g}" for value in values)])
     unfinished.replace(path)
-    return len(recorder)
 
 
 def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int:
@@ -230,7 +252,7 @@ def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int
         futures = {pool.submit(run_row, row, seed, results): (row, seed) for row, seed in due}
         for number, future in enumerate(as_completed(futures), 1):
             row, seed = futures[future]
-            label = f"{number}/{len(due)} {row.task} {row.agent} seed {seed}"
+            label = f"{number}/{len(due)} {row.task} {row.name} seed {seed}"
             try:
                 seconds, evaluations = future.result()
             except Exception:
@@ -275,21 +297,16 @@ def report(rows: list[Row], results: Path) -> str:
         lines += ["| agent | steps | solved | median | score per seed | reached per seed | median seconds |"]
         lines += ["|---|---|---|---|---|---|---|"]
         for row in (row for row in rows if row.task == task):
-            paths = sorted(
-                (results / "learning" / task).glob(f"{row.agent}_*.csv"), key=lambda path: int(path.stem.split("_")[1])
-            )
-            seeds = [
-                seed for seed in (int(path.stem.split("_")[1]) for path in paths) if is_finished(row, seed, results)
-            ]
+            seeds = finished_seeds(row, results)
             if not seeds:
-                lines.append(f"| {row.agent} | {row.break_step} | not run | | | | |")
+                lines.append(f"| {row.name} | {row.break_step} | not run | | | | |")
                 continue
-            for path in paths:
-                for name, version in read_run(path)[0]["versions"].items():
+            for seed in seeds:
+                for name, version in read_run(csv_path(row, seed, results))[0]["versions"].items():
                     versions.setdefault(name, set()).add(version)
             runs = [summarise(row, seed, results) for seed in seeds]
             lines.append(
-                f"| {row.agent} | {row.break_step} | {sum(run.score >= threshold for run in runs)}/{len(runs)} "
+                f"| {row.name} | {row.break_step} | {sum(run.score >= threshold for run in runs)}/{len(runs)} "
                 f"| {statistics.median(run.score for run in runs):.1f} "
                 f"| {', '.join(f'{run.score:.1f}' for run in runs)} "
                 f"| {', '.join('–' if run.reached is None else str(run.reached) for run in runs)} "
@@ -297,7 +314,7 @@ def report(rows: list[Row], results: Path) -> str:
             )
     lines += ["", "## Settings", "", "What `Config` was told; everything else is the agent's default.", ""]
     for row in rows:
-        lines.append(f"- {row.task}, {row.agent}: " + ", ".join(f"`{k}={v}`" for k, v in row.told().items()))
+        lines.append(f"- {row.task}, {row.name}: " + ", ".join(f"`{k}={v}`" for k, v in row.told().items()))
     if versions:
         lines += ["", "Versions: " + ", ".join(f"{k} {'/'.join(sorted(v))}" for k, v in versions.items()) + "."]
     return "\n".join(lines) + "\n"
@@ -306,7 +323,7 @@ def report(rows: list[Row], results: Path) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", nargs="+", choices=list(THRESHOLDS), default=list(THRESHOLDS))
-    parser.add_argument("--agents", nargs="+", choices=sorted({row.agent for row in TASKS}))
+    parser.add_argument("--agents", nargs="+", choices=sorted({row.name for row in TASKS}))
     parser.add_argument("--seeds", type=int, help="seeds 0..n-1 of every row (default: each row's own number)")
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 1)))
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the table and the raw rows")
@@ -315,7 +332,7 @@ def main() -> int:
 
     failed = 0
     if not options.report:
-        rows = [row for row in TASKS if row.task in options.tasks and row.agent in (options.agents or [row.agent])]
+        rows = [row for row in TASKS if row.task in options.tasks and row.name in (options.agents or [row.name])]
         failed = run_all(rows, options.seeds, options.jobs, options.results)
     options.results.mkdir(parents=True, exist_ok=True)
     table = options.results / "learning.md"

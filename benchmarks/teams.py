@@ -7,8 +7,9 @@
 Protocol: as benchmarks/learning.py; the score is the mean of a run's last evaluations (EVALUATIONS of them, EPISODES
 greedy episodes each) on the tensor-native task. Trained policies of spread and speaker are then played on mpe2 itself.
 Units: avgR is the mean over agents of an agent's return in mpe2's units. Published numbers for spread are those of the
-original environment, where each agent gets the sum over agents of distances and collisions, without mpe2's factor
-local_ratio = 0.5: 2 times the team's sum, so 6 times avgR. Those for speaker are sums over both agents, 2 times avgR.
+original environment, where each agent gets the sum over agents of distances and collisions, that of an agent with
+itself (-1 a step) among them; mpe2 halves both and leaves that one out. So they are 6 avgR - 75: random actions are at
+-235, `assigned` (below) at -128, where the published numbers end. Those for speaker are sums over both agents, 2 avgR.
 Raw rows: results/teams/{task}/{agent}_{seed}.csv; its first line holds the settings and the versions.
 """
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import platform
 import shutil
@@ -29,11 +31,12 @@ os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported
 
 import torch
 from learning import RESULTS, EvaluationClock, Row, plain, read_run, write_run
+from torch import Tensor
 
 import elegantrl
 from elegantrl import Config, agents, build_env, train_agent
 from elegantrl.agents.functional import LinearSchedule
-from elegantrl.envs.mpe import SimpleSpeakerListener, SimpleSpread
+from elegantrl.envs.mpe import DAMPING, DT, SimpleSpeakerListener, SimpleSpread
 from elegantrl.envs.teams import Battle
 from elegantrl.train.evaluator import play_greedily
 
@@ -41,33 +44,39 @@ EPISODES = 100
 EVALUATIONS = 3  # the score is the mean of so many last ones
 TASKS = {"spread": SimpleSpread, "speaker": SimpleSpeakerListener, "battle": Battle}
 MPE2 = {"spread": "simple_spread_v3", "speaker": "simple_speaker_listener_v4"}
-UNIT = {"spread": 6, "speaker": 2, "battle": 1}  # published numbers are so many times avgR
+UNIT = {
+    "spread": (6, -75),
+    "speaker": (2, 0),
+    "battle": (1, 0),
+}  # what makes published numbers of avgR: a factor, a sum
 PUBLISHED = {
     ("spread", "QMix"): -127, ("spread", "VDN"): -131, ("spread", "MAPPO"): -134, ("spread", "MADDPG"): -142,
 }  # fmt: skip
 
-VALUES = {
-    "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
-    "learning_rate": LinearSchedule(1e-3),
+BATTLE = {
+    "num_envs": 64, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 32, "buffer_size": 200_000,
+    "learning_rate": LinearSchedule(1e-3), "soft_update_tau": 0.01,
 }  # fmt: skip
-QMIX = VALUES | {"if_norm_state": True, "if_norm_reward": True}  # its mixer is linear in the state
-JOINT = {
-    "num_envs": 32, "net_dims": (64, 64), "horizon_len": 25, "batch_size": 256, "utd": 1 / 64, "buffer_size": 200_000,
-    "learning_rate": LinearSchedule(1e-3), "gamma": 0.95, "soft_update_tau": 0.01,
+SPREAD = {
+    "num_envs": 64, "net_dims": (128, 128), "horizon_len": 25, "batch_size": 256, "buffer_size": 200_000,
+    "learning_rate": LinearSchedule(1e-3), "gamma": 0.95, "soft_update_tau": 0.01, "if_norm_state": True,
 }  # fmt: skip
+VALUES, JOINT = SPREAD | {"utd": 1 / 32}, SPREAD | {"utd": 1 / 64}
 MAPPO = {
-    "num_envs": 64, "horizon_len": 50, "batch_size": 800, "learning_rate": LinearSchedule(7e-4), "if_norm_value": True,
+    "num_envs": 128, "net_dims": (128, 128), "horizon_len": 25, "batch_size": 1600,
+    "learning_rate": LinearSchedule(1e-3), "gamma": 0.95, "if_norm_state": True,
 }  # fmt: skip
+MAPPO_BATTLE = {"num_envs": 64, "horizon_len": 50, "batch_size": 800, "learning_rate": LinearSchedule(7e-4)}
 
 
 def rows() -> list[Row]:
-    """2M steps of the environments off-policy, as published, and what MAPPO needs (20M are published)."""
-    found = [Row("spread", name, 2_000_000, 200_000, how, 3) for name, how in (("QMix", QMIX), ("VDN", VALUES))]
+    """Steps are those of the environments; 2M (off-policy) and 20M (on-policy) are published."""
+    found = [Row("spread", name, 1_000_000, 100_000, VALUES, 3) for name in ("QMix", "VDN")]
     for name in ("MADDPG", "MATD3"):
-        found += [Row(task, name, 2_000_000, 200_000, JOINT, 3) for task in ("spread", "speaker")]
+        found += [Row(task, name, 1_000_000, 100_000, JOINT, 3) for task in ("spread", "speaker")]
     found += [Row(task, "MAPPO", 2_000_000, 200_000, MAPPO, 3) for task in ("spread", "speaker")]
-    found += [Row("battle", name, 300_000, 30_000, VALUES, 3) for name in ("QMix", "VDN")]
-    return [*found, Row("battle", "MAPPO", 500_000, 50_000, MAPPO | {"repeat_times": 5}, 3)]
+    found += [Row("battle", name, 150_000, 15_000, BATTLE, 3) for name in ("QMix", "VDN")]
+    return [*found, Row("battle", "MAPPO", 300_000, 30_000, MAPPO_BATTLE | {"repeat_times": 5}, 3)]
 
 
 def path_of(row: Row, seed: int, results: Path) -> Path:
@@ -118,11 +127,37 @@ def on_mpe2(agent: Any, task: str) -> float | None:
     return round(float(returns.mean()), 3)
 
 
+def random(state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    return torch.randint(5, state.shape[:2])
+
+
+def assigned(state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+    """Each agent steers to its landmark of the assignment with the least sum of distances. (N, 3, S) -> (N, 3)"""
+    ways = state[..., 4:10].unflatten(-1, (3, 2))  # from each agent to each landmark
+    orders = torch.tensor(list(itertools.permutations(range(3))))
+    costs = ways.norm(dim=-1)[:, torch.arange(3), orders].sum(-1)  # (N, orders)
+    chosen = orders[costs.argmin(1)][..., None, None].expand(-1, -1, 1, 2)
+    way = ways.gather(2, chosen).squeeze(2) - state[..., :2] * DT / DAMPING  # from where it would roll to a stop
+    axis = way.abs().argmax(-1, keepdim=True)
+    size = way.gather(-1, axis).squeeze(-1)
+    return (1 + 2 * axis.squeeze(-1) + (size > 0)) * (size.abs() > 0.1)
+
+
+def published_unit(task: str, score: float) -> float:
+    factor, offset = UNIT[task]
+    return factor * score + offset
+
+
 def report(results: Path) -> str:
     """The table of all finished runs as Markdown."""
     lines = ["# Teams", "", *__doc__.partition("Protocol: ")[2].strip().splitlines(), ""]
-    lines += ["| task | agent | steps | published | score x unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"]
+    lines += ["| task | agent | steps | published | in its unit, per seed | avgR per seed | on mpe2 | wins | CPU s |"]
     lines += ["|---|---|---|---|---|---|---|---|---|"]
+    torch.manual_seed(0)
+    for policy in (random, assigned):
+        score = float(play_greedily(SimpleSpread(1000), policy, 1, seed=1)[0].mean())
+        unit = published_unit("spread", score)
+        lines.append(f"| spread | {policy.__name__} policy | 0 |  | {unit:.1f} | {score:.2f} |  |  |  |")
     for row in rows():
         runs = [read_run(path_of(row, s, results)) for s in range(row.seeds) if is_finished(row, s, results)]
         last = [evaluations[-EVALUATIONS:] for _, evaluations in runs]
@@ -130,7 +165,7 @@ def report(results: Path) -> str:
         wins = [statistics.fmean(e["winrate"] for e in part) for part in last if "winrate" in part[0]]
         cells = [
             *(row.task, row.agent, f"{row.break_step:,}", PUBLISHED.get((row.task, row.agent), "")),
-            ", ".join(f"{score * UNIT[row.task]:.1f}" for score in scores) or "not run",
+            ", ".join(f"{published_unit(row.task, score):.1f}" for score in scores) or "not run",
             ", ".join(f"{score:.2f}" for score in scores),
             ", ".join(f"{facts['mpe2']:.2f}" for facts, _ in runs if facts["mpe2"] is not None),
             ", ".join(f"{100 * win:.0f} %" for win in wins),

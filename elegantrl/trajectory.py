@@ -53,7 +53,9 @@ class Record:
         return Record(**{name: x[index] for name, x in self.state_like().items()})
 
     def seen_on(self, device: torch.device) -> Record:
-        """The same on a device; nothing is copied if it is there."""
+        """The same on a device; itself if it is there."""
+        if self.states.device == device:
+            return self
         return Record(**{name: x.to(device) for name, x in self.state_like().items()})
 
 
@@ -63,7 +65,7 @@ OPTIONAL = ("cum_rewards",)  # further columns of a trajectory that the ring kee
 
 def widen(x: Tensor, like: Tensor) -> Tensor:
     """x (N, ...) with as many axes of size 1 behind it as it lacks of those of `like`."""
-    return x.view(*x.shape, *[1] * (like.dim() - x.dim()))
+    return x if x.dim() >= like.dim() else x.view(*x.shape, *[1] * (like.dim() - x.dim()))
 
 
 def loss_weight(unmasks: Tensor, alive: Tensor | None) -> Tensor:

@@ -329,8 +329,9 @@ class AgentBase(Deployed):
         """
         assert self.last is not None and self.last_done is not None, "call new_trajectory or begin first"
         tr, same_step = trajectory, env.autoreset == "same_step"
-        never = torch.zeros_like(self.last_done)
+        terminals, dones = [], []  # written and completed for all rows at once: small operations are what a row costs
         self.finals.clear()
+        tr.unmasks.fill_(True)
         for t in range(tr.horizon):
             tr.put(t, self.last)
             if if_random:
@@ -338,31 +339,34 @@ class AgentBase(Deployed):
             else:
                 self.decide(tr, t)
             state, reward, terminal, truncate, info = env.step(tr.actions[t])
-            self.last = Record.of(state, info)
-            masked = never if same_step else self.last_done
-            row = tr.rewards[t]
-            row.copy_(self.credit(reward).masked_fill(widen(masked, row), 0.0))
+            self.last, done, row = Record.of(state, info), terminal | truncate, tr.rewards[t]
+            row.copy_(self.credit(reward))
+            tr.undones[t] = widen(self.undone(done if same_step else terminal, reward), row)
             if same_step:
-                timeout = truncate & ~terminal
-                masked, terminal = self.bootstrap(tr, t, timeout, terminal, Record.final(info))
-            tr.unmasks[t] = widen(~masked, row)
-            undone = self.undone(terminal, reward)
-            tr.undones[t] = widen(undone, row)
-            self.last_done = tr.dones[t] = terminal | truncate
+                self.keep_final(t, info)
+            else:
+                masked = widen(self.last_done, row)
+                row.masked_fill_(masked, 0.0)
+                tr.unmasks[t] = ~masked
+            self.last_done = done
+            terminals.append(terminal)
+            dones.append(done)
             for option in self.options:
                 option.acted(tr, t)
         tr.put(tr.horizon, self.last)
-        self.settle(tr)
+        torch.stack(dones, out=tr.dones)
+        if same_step:
+            self.settle(tr, tr.dones & ~torch.stack(terminals))
         return tr
 
-    def bootstrap(
-        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Record | None
-    ) -> tuple[Tensor, Tensor]:
-        """What same-step auto-reset makes of row t: the rows to mask and the rows to end, both (N,) bool."""
-        return timeout, terminal
+    def keep_final(self, t: int, info: Mapping[str, Any]) -> None:
+        """Takes from row t's info what `settle` needs of the states that a same-step reset replaced."""
 
-    def settle(self, trajectory: Trajectory) -> None:
-        """Completes a rollout by what is done for all its rows at once."""
+    def settle(self, trajectory: Trajectory, timeouts: Tensor) -> None:
+        """Masks the rows (T, N) that a time limit ended: a same-step reset has replaced their successor."""
+        tr, lost = trajectory, widen(timeouts, trajectory.undones)
+        tr.undones.logical_or_(lost)
+        tr.unmasks.logical_and_(~lost)
 
     # learning
 
@@ -575,28 +579,26 @@ class AgentOnPolicy(WithHTerm, AgentBase):
         assert trajectory.logprobs is not None
         trajectory.actions[t], trajectory.logprobs[t] = self.explore_action(record.states, record.action_mask)
 
-    def bootstrap(
-        self, trajectory: Trajectory, t: int, timeout: Tensor, terminal: Tensor, final: Record | None
-    ) -> tuple[Tensor, Tensor]:
-        assert trajectory.bootstraps is not None
-        if final is None:
-            trajectory.bootstraps[t] = 0.0
-            return super().bootstrap(trajectory, t, timeout, terminal, final)
-        self.finals[t] = self.look(final, is_next=False)
-        trajectory.bootstraps[t] = widen(timeout, trajectory.bootstraps[t])  # a mark for `settle`
-        return torch.zeros_like(timeout), terminal | timeout
+    def keep_final(self, t: int, info: Mapping[str, Any]) -> None:
+        final = Record.final(info)
+        if final is not None:
+            self.finals[t] = self.look(final, is_next=False)
 
-    def settle(self, trajectory: Trajectory) -> None:
-        """Values the final observations of a rollout at once: few are needed, and looking makes the host wait."""
-        finals, self.finals = self.finals, {}
-        if finals:
-            assert trajectory.bootstraps is not None
-            marks = trajectory.of_environments(trajectory.bootstraps) > 0  # (T, N)
-            rows = marks[torch.tensor(list(finals), device=marks.device)].to(self.device)
-            columns = zip(*(final.state_like().items() for final in finals.values()), strict=True)
-            record = Record(**{column[0][0]: torch.stack([x for _, x in column])[rows] for column in columns})
-            if len(record.states):
-                trajectory.bootstraps[marks] = self.gamma * self.value(record).to(marks.device)
+    def settle(self, trajectory: Trajectory, timeouts: Tensor) -> None:
+        """Values the known final observations of a rollout at once: few are needed, and looking makes the host wait."""
+        assert trajectory.bootstraps is not None
+        trajectory.bootstraps.zero_()
+        rows = [t for t in timeouts.any(1).nonzero()[:, 0].tolist() if t in self.finals]
+        if rows:
+            known = torch.zeros_like(timeouts)
+            known[rows] = timeouts[rows]
+            columns = zip(*(self.finals[t].state_like().items() for t in rows), strict=True)
+            needed = timeouts[rows].to(self.device)
+            record = Record(**{column[0][0]: torch.stack([x for _, x in column])[needed] for column in columns})
+            trajectory.bootstraps[known] = self.gamma * self.value(record).to(known.device)
+            timeouts = timeouts & ~known
+        self.finals.clear()
+        super().settle(trajectory, timeouts)
 
     def returns(self, trajectory: Trajectory) -> tuple[Tensor, Tensor]:
         """Advantages and value targets of every row, (T, N) each: GAE, and the lambda-return."""

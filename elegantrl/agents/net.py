@@ -729,19 +729,21 @@ class VDNMixer(nn.Module):
 class QMixer(nn.Module):
     """Q_tot that grows in every Q_m, with weights made from the global state, arXiv:1803.11485 section 4.1.
 
-    (..., M), (..., G) -> (...). mixing_dim: width of the hidden layer.
+    (..., M), (..., G) -> (...). mixing_dim: width of the hidden layer. hyper_dim: width of the hidden layer of the
+    network that makes the weights. Its units are bounded: weights that grow with the state make a value that grows with
+    its square, and where states have no bounds, bootstrapping from the furthest ones then diverges.
     """
 
-    def __init__(self, num_agents: int, global_dim: int, mixing_dim: int = 32):
+    def __init__(self, num_agents: int, global_dim: int, mixing_dim: int = 32, hyper_dim: int = 64):
         super().__init__()
-        self.weight_in, self.bias_in = nn.Linear(global_dim, num_agents * mixing_dim), nn.Linear(global_dim, mixing_dim)
-        self.weight_out = nn.Linear(global_dim, mixing_dim)
-        self.bias_out = build_mlp([global_dim, mixing_dim, 1])
+        self.sizes = [num_agents * mixing_dim, mixing_dim, mixing_dim, 1]
+        self.hyper = build_mlp([global_dim, hyper_dim, sum(self.sizes)], "tanh")
 
     def forward(self, q: Tensor, state: Tensor) -> Tensor:
-        weight_in = self.weight_in(state).abs().unflatten(-1, (q.shape[-1], -1))  # not negative: eq. 5
-        hidden = nn.functional.elu((q[..., None, :] @ weight_in).squeeze(-2) + self.bias_in(state))
-        return (hidden * self.weight_out(state).abs()).sum(-1) + self.bias_out(state).squeeze(-1)
+        weight_in, bias_in, weight_out, bias_out = self.hyper(state).split(self.sizes, -1)
+        weight_in = weight_in.abs().unflatten(-1, (q.shape[-1], -1))  # not negative: eq. 5
+        hidden = nn.functional.elu((q[..., None, :] @ weight_in).squeeze(-2) + bias_in)
+        return (hidden * weight_out.abs()).sum(-1) + bias_out.squeeze(-1)
 
 
 class QNetTeam(TeamMember, QNet):

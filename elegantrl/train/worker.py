@@ -39,13 +39,14 @@ class Tally:
     def count(self, tr: Trajectory) -> Tensor:
         """Steps, rewards and the returns of finished episodes. Returns the steps of each environment, (N,)."""
         new_steps = self.is_step(tr).sum(0).cpu()
-        rewards, dones = tr.of_environments(tr.rewards).cpu().double(), tr.dones.cpu()
+        rewards, dones = tr.of_environments(tr.rewards).cpu(), tr.dones.cpu()
         step = torch.arange(1, tr.horizon + 1)[:, None]
         last_end = (dones * step).amax(0)  # (N,), 0 where no episode ended
-        total = self.running + rewards.sum(0)
-        self.running = torch.where(last_end > 0, (rewards * (step > last_end)).sum(0), total)
+        gained = rewards.sum(0, dtype=torch.float64)
+        total, rest = self.running + gained, (rewards * (step > last_end)).sum(0, dtype=torch.float64)
+        self.running = torch.where(last_end > 0, rest, total)
         returns = (total - self.running).sum()
-        numbers = torch.stack([new_steps.sum(), (tr.horizon - new_steps).sum(), rewards.sum(), returns, dones.sum()])
+        numbers = torch.stack([new_steps.sum(), (tr.horizon - new_steps).sum(), gained.sum(), returns, dones.sum()])
         steps, reset_rows, reward_sum, return_sum, episodes = self.summed(numbers.double()).tolist()
         self.total_step += int(steps)
         self.reset_rows += int(reset_rows)

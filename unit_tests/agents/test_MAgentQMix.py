@@ -8,6 +8,7 @@ from torch import nn
 
 from elegantrl.agents import AgentQMix, AgentVDN
 from elegantrl.agents.net import Memory, QMixer, QNetTeam, Team, VDNMixer
+from elegantrl.envs.mpe import SimpleSpread
 from elegantrl.envs.teams import TwoStepGame
 from unit_tests.teams import TeamMasked, batch, build, train
 
@@ -65,11 +66,26 @@ def test_the_mixer_by_hand():
     mixer = QMixer(2, 1, 1)
     for p in mixer.parameters():
         nn.init.zeros_(p)
-    mixer.weight_in.bias.data = torch.tensor([-1.0, 2.0])
-    mixer.bias_in.bias.data, mixer.weight_out.bias.data = torch.tensor([3.0]), torch.tensor([-2.0])
-    mixer.bias_out[-1].bias.data = torch.tensor([5.0])
+    mixer.hyper[-1].bias.data = torch.tensor([-1.0, 2.0, 3.0, -2.0, 5.0])
     hidden = torch.tensor(-4.0).expm1()
     torch.testing.assert_close(mixer(torch.tensor([1.0, -4.0]), torch.zeros(1)), hidden * 2 + 5)
+
+
+def test_the_mixer_does_not_grow_with_the_state():
+    """Where a value grows outwards by more than 1 / gamma a step, bootstrapping from the furthest states diverges."""
+    mixer, q, state = QMixer(3, 54), torch.randn(500, 3), torch.randn(500, 54)
+    near, far = mixer(q, 10 * state).abs(), mixer(q, 1000 * state).abs()
+    assert far.max() < 2 * near.max()
+
+
+def test_values_stay_below_what_can_be_earned():
+    """No reward is above 0. States have no bounds here, and the furthest are bootstrapped from but never trained."""
+    env = SimpleSpread(64)
+    agent = build(AgentQMix, env, net_dims=(64, 64), learning_rate=1e-3)
+    train(agent, env, rounds=12, horizon=25, rows=32_000)
+    with torch.no_grad():
+        values = agent.state_value(agent.explore(env, agent.new_trajectory(env, 25)))
+    assert values.max() < 3
 
 
 class Table(QNetTeam):

@@ -228,15 +228,21 @@ SOLVES = {
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("case", SOLVES)
-def test_recall_needs_a_memory(case):
+def test_recall_needs_a_memory(case, seed):
     """The first token after ten steps: right nearly always with a memory, half the time without."""
     agent_class, settings = SOLVES[case]
     env_args = {"num_envs": 64, "num_agents": 0 if case == "PPO" else 2}
     scores = {}
     for rnn_dim in (16, 0):
         common = {"net_dims": (16,), "horizon_len": 44, "gamma": 0.99, "eval_per_step": 5000, "eval_times": 256}
-        ends = {"break_step": 200_000 if rnn_dim else 30_000, "break_score": 0.97, "cwd": f"run{rnn_dim}"}
+        ends = {
+            "break_step": 200_000 if rnn_dim else 30_000,
+            "break_score": 0.97,
+            "random_seed": seed,
+            "cwd": f"run{rnn_dim}",
+        }
         args = Config(agent_class, Recall, env_args, rnn_dim=rnn_dim, **common, **settings, **ends)
         scores[rnn_dim] = train_agent(args, if_single_process=True).evaluator.records.best_return
     assert scores[16] > 0.95 and scores[0] < 0.65, scores

@@ -8,9 +8,11 @@ import gymnasium as gym
 import numpy as np
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from elegantrl.agents import AgentD3QN, AgentPPO, AgentSAC
 from elegantrl.envs import as_vec_env
+from elegantrl.envs.classic import CartPoleVecEnv, PendulumVecEnv
 from elegantrl.train.worker import EnvironmentFault, Worker
 from unit_tests.tasks import Clock, Counter, Settings, build
 
@@ -110,6 +112,36 @@ def test_a_final_value_is_that_of_the_final_state():
     with torch.no_grad():
         value = worker.agent.cri(torch.tensor([[0.0, 1.0]])).item()  # time 3 is odd
     assert trajectory.bootstraps[:, 0].tolist() == pytest.approx([0, 0, value / 2, 0])
+
+
+class Operations(TorchDispatchMode):
+    """Counts tensor operations."""
+
+    count = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.count += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    "agent_class, env_class, most", [(AgentPPO, CartPoleVecEnv, 14), (AgentSAC, PendulumVecEnv, 12)]
+)
+def test_a_row_takes_few_operations_beside_those_of_policy_and_environment(agent_class, env_class, most):
+    """On small networks their number is what collecting costs."""
+    numbers = []
+    for horizon in (4, 8):
+        env = env_class(num_envs=4)
+        worker = worker_of(env, horizon, agent_class)
+        worker.explore()  # allocates
+        with Operations() as operations:
+            worker.explore()
+        numbers.append(operations.count)
+    state, _ = env.reset(seed=0)
+    with torch.no_grad(), Operations() as operations:
+        action = worker.agent.explore_action(state)
+        env.step(action if worker.agent.if_off_policy else action[0])
+    assert (numbers[1] - numbers[0]) / 4 - operations.count <= most
 
 
 # --- faults ---
