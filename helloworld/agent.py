@@ -66,6 +66,7 @@ class AgentBase:
         torch.manual_seed(self.args.random_seed)  # the same seed: the same weights, the same exploration
         self.device = torch.device(f"cuda:{gpu_id}" if gpu_id >= 0 and torch.cuda.is_available() else "cpu")
         self.action_dim = action_dim
+        self.progress = 0.0  # share of the run that is over, which train() keeps: what falls during a run looks here
         self.last_state: NDArray | None = None  # (S,) where the next rollout begins
         self.build_nets(net_dims, state_dim, action_dim)
 
@@ -106,6 +107,8 @@ class AgentBase:
         optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(optimizer.param_groups[0]["params"], self.args.clip_grad_norm)
+        for group in optimizer.param_groups:
+            group["lr"] = self.args.learning_rate * (1 - self.progress)  # large steps first, then ever finer ones
         optimizer.step()
 
     @torch.no_grad()
@@ -128,8 +131,8 @@ class AgentDQN(AgentBase):
         self.cri_optimizer = self.optimizer_of(self.cri)
 
     def explore_action(self, state: Tensor) -> Tensor:
-        """Epsilon-greedy, Algorithm 1: now and then any action. (S,) -> ()"""
-        if torch.rand(()) < self.args.explore_rate:
+        """Epsilon-greedy, Algorithm 1: any action, at first always, later now and then. (S,) -> ()"""
+        if torch.rand(()) < max(self.args.explore_rate, 1 - 5 * self.progress):
             return torch.randint(self.action_dim, ())
         return self.act(state)
 

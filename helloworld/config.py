@@ -20,8 +20,8 @@ class Config:
 
     # the networks
     net_dims: tuple[int, ...] = (64, 64)  # widths of the hidden layers
-    learning_rate: float = 1e-3  # step size of Adam
-    clip_grad_norm: float = 3.0  # a longer gradient is shortened to this, so that no single batch can do much harm
+    learning_rate: float = 1e-3  # step size of Adam at first; it falls to 0 at the end of the run
+    clip_grad_norm: float = math.inf  # PPO: a longer gradient is shortened to this, so that no batch can do much harm
     gpu_id: int = -1  # -1: the CPU, which is the faster one for networks this small
 
     # what is learned
@@ -37,7 +37,7 @@ class Config:
     buffer_init_size: int = 1_000  # transitions by random actions before anything is learned
     updates_per_step: float = 1.0  # gradient steps for each step of the environment
     soft_update_tau: float = 5e-3  # share of the network that its target takes over after each update
-    explore_rate: float = 0.1  # DQN: share of random actions
+    explore_rate: float = 0.02  # DQN: share of random actions, after it fell from 1 in the first fifth of the run
     explore_noise_std: float = 0.1  # DDPG: std of the noise on actions in [-1, 1]
 
     # on-policy agents (PPO), which learn from the newest rollout and then forget it

@@ -24,8 +24,9 @@ def train_dqn(break_step: int = 80_000, seed: int = 0, gamma: float = 0.98, tau:
 
     state, _ = env.reset(seed=seed)  # (S,)
     for step in range(1, break_step + 1):
-        # explore: epsilon-greedy
-        if step <= 1_000 or random.random() < 0.1:
+        # explore: epsilon-greedy, from always down to 2 % in the first fifth of the run
+        progress = step / break_step
+        if random.random() < max(0.02, 1 - 5 * progress):
             action = random.randrange(2)
         else:
             action = int(q_net(torch.as_tensor(state)).argmax())
@@ -34,12 +35,13 @@ def train_dqn(break_step: int = 80_000, seed: int = 0, gamma: float = 0.98, tau:
         state = env.reset()[0] if terminal or truncate else next_state
 
         # learn
-        if step > 1_000 and step % 2 == 0:
+        if step > 1_000:
             rows = zip(*random.sample(buffer, 128), strict=True)
             states, actions, rewards, next_states, undones = (torch.as_tensor(np.array(x)) for x in rows)  # (B, ...)
             with torch.no_grad():  # y = r + gamma max_a' Q'(s', a'), below eq. 2
                 label = rewards.float() + gamma * undones * q_target(next_states).amax(1)  # (B,)
             q = q_net(states).gather(1, actions[:, None]).squeeze(1)  # (B,) Q(s, a)
+            optimizer.param_groups[0]["lr"] = 1e-3 * (1 - progress)  # large steps first, then ever finer ones
             optimizer.zero_grad()
             F.mse_loss(q, label).backward()  # eq. 2
             optimizer.step()

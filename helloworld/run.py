@@ -29,6 +29,7 @@ def train(agent: AgentBase, env: GymEnv) -> list[tuple[int, float]]:
         buffer.update(agent.explore_env(env, args.buffer_init_size, if_random=True))
         step += args.buffer_init_size
     while step < args.break_step and evaluator.best < args.break_score:
+        agent.progress = step / args.break_step
         rollout = agent.explore_env(env, args.horizon_len)
         step += args.horizon_len
         if agent.if_off_policy:

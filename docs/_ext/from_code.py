@@ -58,7 +58,9 @@ def meaning(cls: type, name: str) -> tuple[str, str]:
     own = owners[0][1][name]
     if own not in ("", text):
         text += f"; here: {own}"
-    return text, owners[0][0].__name__
+    parts = re.split(r"(`[^`]*`)", text)  # plain text, but for code in backquotes
+    escaped = (part if part.startswith("`") else re.sub(r"([*_])", r"\\\1", part) for part in parts)
+    return "".join(escaped), owners[0][0].__name__
 
 
 def setting_rows(cls: type, defaults: dict[str, Any]) -> list[tuple[str, str, str, str]]:

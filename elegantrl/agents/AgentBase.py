@@ -473,8 +473,8 @@ class AgentOffPolicy(AgentBase):
         q = self.q_value(batch)
         if q.shape[-label.dim() :] != label.shape or q.dim() > label.dim() + 1:
             raise ValueError(
-                f"The critic {type(self.cri).__name__} answers in shape {tuple(q.shape)}, the label has shape "
-                f"{tuple(label.shape)}: expected that or (K, *that). Squeeze the critic's last axis."
+                f"The critic {type(self.cri).__name__} answers in shape {tuple(q.shape)}, a batch has shape "
+                f"{tuple(batch.weight.shape)}: expected that or (K, *that). Squeeze the critic's last axis."
             )
         td = q - label
         loss = weighted_mean(self.value_norm.shrink(td).square(), batch.weight)  # (K,)

@@ -188,6 +188,8 @@ class Config:
         if owners := _owners(name):
             others = " and others" if len(owners) > 3 else ""
             return f" for {self._agent().__name__} ({', '.join(owners[:3])}{others} have)"
+        if isinstance(getattr(self._agent(), name, None), int | float | str | tuple):
+            return f": annotate it in {self._agent().__name__} ({name}: float = ...), and it is one"
         near = difflib.get_close_matches(name, self._known() - OLD_SETTINGS.keys(), 1, cutoff=0.75)
         return f", did you mean {near[0]!r}?" if near else ""
 
@@ -253,6 +255,8 @@ class Config:
             raise ValueError("a run needs an agent_class, and an env_class or env_args with an env_name")
         for name in PROBED:
             getattr(self, name)
+        if self.if_use_per and self.if_off_policy is False:
+            raise ValueError(f"if_use_per needs a replay buffer, and {self.agent_class.__name__} learns without one")
         scheduled = [n for n in (*self._hyper_parameters(), "per_beta") if callable(self.__dict__.get(n))]
         if scheduled and self.break_step == math.inf:
             raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")

@@ -21,4 +21,6 @@ def test_docs_build(tmp_path: Path):
     page = (tmp_path / "html" / "algorithms" / "redq.html").read_text(encoding="utf-8")
     for name in AgentREDQ.hyper_parameters():
         assert f">{name}</span>" in page
+    settings = (tmp_path / "html" / "api" / "config.html").read_text(encoding="utf-8")
+    assert "None: ./{env_name}_{agent}_{seed}" in settings  # underscores of a comment are no emphasis
     assert "critics that make a label, drawn anew for each update" in page  # a comment in AgentREDQ.py

@@ -180,6 +180,20 @@ def test_a_schedule_needs_the_length_of_the_run():
         Config(AgentSAC, "Pendulum-v1", learning_rate=LinearSchedule(1e-3)).init_before_training()
 
 
+def test_prioritised_replay_needs_replay():
+    args = Config(AgentPPO, "CartPole-v1", if_use_per=True)
+    with pytest.raises(ValueError, match="if_use_per needs a replay buffer, and AgentPPO learns without one"):
+        args.init_before_training()
+
+
+def test_a_class_attribute_without_annotation_is_named():
+    class Mine(AgentSAC):
+        doubt = 0.1
+
+    with pytest.raises(TypeError, match=r"no setting 'doubt': annotate it in Mine \(doubt: float = \.\.\.\)"):
+        Config(Mine, "Pendulum-v1", doubt=0.2)
+
+
 def test_cwd_is_one_folder():
     assert Config(AgentSAC, Task, {"env_name": "a/b"}, random_seed=7).cwd == "./a_b_SAC_7"
     assert Config(AgentSAC, Task, cwd="here").cwd == "here"
