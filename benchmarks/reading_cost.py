@@ -4,8 +4,8 @@
 
 A short training run is traced. Every function of elegantrl/ that it calls counts with all its lines, and every class on
 the way with its docstring and attributes. Left out is what lies beside that way: environments and the watch over them,
-evaluation, console, pictures, saving and loading, and the checks of settings' values. The whole length of each file is
-beside it, and their sum in the head: what a reader scrolls through.
+evaluation, console, pictures, saving, loading, the end of a run, and the checks of settings' values. The whole length of
+each file is beside it, and their sum in the head: what a reader scrolls through.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from elegantrl import Config, agents, train_agent
 ROOT = Path(elegantrl.__file__).parent
 BESIDE = ("envs/", "storage.py", "compat.py", "device.py", "train/evaluator.py", "train/console.py", "train/plots.py")
 BESIDE += ("train/recorder.py", "train/checks.py", "warn.py", "__init__.py", "train/__init__.py", "agents/__init__.py")
-SAVING = ("state_dict", "load_state_dict", "save_or_load_agent", "checkpoint", "end", "close", "to_dict", "parts")
+SAVING = ("state_dict", "load_state_dict", "save_or_load_agent", "checkpoint", "to_dict", "parts")
+ENDING = ("collect", "end", "close", "close_parts", "part", "say_how_it_ended")
 
 
 def functions_called(agent_class: type, env: str) -> dict[Path, set[int]]:
@@ -35,7 +36,7 @@ def functions_called(agent_class: type, env: str) -> dict[Path, set[int]]:
 
     def note(frame: FrameType, event: str, arg: Any) -> None:
         code = frame.f_code
-        if event == "call" and code.co_filename.startswith(str(ROOT)) and code.co_name not in SAVING:
+        if event == "call" and code.co_filename.startswith(str(ROOT)) and code.co_name not in SAVING + ENDING:
             called[Path(code.co_filename)].add(code.co_firstlineno)
 
     settings = {"break_step": 1200, "eval_per_step": 10_000, "eval_times": 1, "horizon_len": 100, "net_dims": (16,)}

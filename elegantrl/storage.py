@@ -6,7 +6,9 @@ import json
 import os
 import random
 import re
+import signal
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -209,3 +211,16 @@ def set_random_states(states: dict[str, Any]) -> None:
     np.random.set_state((kind, keys.cpu().numpy().astype(np.uint32), *rest))
     version, internal, gauss = states["python"]
     random.setstate((version, tuple(internal), gauss))
+
+
+@contextmanager
+def interrupts_ignored() -> Iterator[None]:
+    """Inside, Ctrl-C is not heard: what an impatient second one would cut short is left whole."""
+    if threading.current_thread() is not threading.main_thread():  # no other hears it
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before or signal.SIG_DFL)

@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..agents.net import ACTIVATIONS
 from ..envs import ActionCodec, is_instance
 from ..warn import warn
 
-__all__ = ["check_callbacks", "checked", "plain"]
+__all__ = ["check_callbacks", "check_together", "checked", "plain"]
 
 
 def _names(text: str) -> frozenset[str]:
@@ -123,6 +123,15 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
         raise ValueError(f"callbacks: objects are needed, {classes[0]} is a class: give {classes[0]}() instead")
     for name in {name for callback in callbacks for name in dir(callback) if name.startswith("on_")} - HOOKS:
         warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}")
+
+
+def check_together(config: Any, numbers: Iterable[str]) -> None:
+    """ValueError: two settings do not go together. numbers: names of the settings that may be schedules."""
+    if config.if_use_per and config.if_off_policy is False:
+        raise ValueError(f"if_use_per needs a replay buffer, and {config.agent_class.__name__} learns without one")
+    scheduled = [name for name in numbers if callable(vars(config).get(name))]
+    if scheduled and config.break_step == math.inf:
+        raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 
 
 def plain(value: Any) -> Any:

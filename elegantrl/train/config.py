@@ -32,7 +32,7 @@ from ..envs import (
     vectorise,
 )
 from ..warn import warn
-from .checks import checked, plain
+from .checks import check_together, checked, plain
 
 __all__ = [
     "Arguments",
@@ -255,11 +255,7 @@ class Config:
             raise ValueError("a run needs an agent_class, and an env_class or env_args with an env_name")
         for name in PROBED:
             getattr(self, name)
-        if self.if_use_per and self.if_off_policy is False:
-            raise ValueError(f"if_use_per needs a replay buffer, and {self.agent_class.__name__} learns without one")
-        scheduled = [n for n in (*self._hyper_parameters(), "per_beta") if callable(self.__dict__.get(n))]
-        if scheduled and self.break_step == math.inf:
-            raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
+        check_together(self, (*self._hyper_parameters(), "per_beta"))
 
     def seed_for(self, *key: str | int) -> int:
         """A seed for one purpose, that shares nothing with other purposes: NumPy's SeedSequence, spawned by the key."""

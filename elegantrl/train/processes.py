@@ -213,19 +213,6 @@ def interrupts_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-@contextmanager
-def interrupts_ignored() -> Iterator[None]:
-    """Inside, Ctrl-C is not heard: what an impatient second one would cut short is left whole."""
-    if threading.current_thread() is not threading.main_thread():  # no other hears it
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before or signal.SIG_DFL)
-
-
 def safely_terminate_process(process: Any) -> None:
     """Ends a process by SIGTERM, then by SIGKILL, and waits for its end, so that no zombie is left."""
     for end in (process.terminate, process.kill):

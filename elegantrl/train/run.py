@@ -25,7 +25,7 @@ from .load import init_agent as init_agent
 from .load import load_agent as load_agent
 from .load import render_agent as render_agent
 from .load import valid_agent as valid_agent
-from .processes import Link, cores, interrupts_ignored, why_not_elsewhere
+from .processes import Link, cores, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
 from .worker import PipeWorker, Worker
@@ -39,8 +39,7 @@ ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread 
 class Run:
     """A training run in one process: who takes part and where it stands. It is what callbacks are given."""
 
-    rank, size = 0, 1  # of its Learner among those that work on one agent together; rank 0 writes the run's files
-    here = 1  # of them on this machine
+    rank, size, here = 0, 1, 1  # of the Learners of one agent: this one, which writes if it is 0; all; on this machine
 
     def __init__(self, args: Config):
         self.args = args
@@ -333,7 +332,7 @@ def train(args: Config, kind: type[Run]) -> Run:
             run.break_off(type(error).__name__)
             raise
         finally:
-            with interrupts_ignored():
+            with storage.interrupts_ignored():
                 run.end()
     return run
 
