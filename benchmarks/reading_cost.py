@@ -4,8 +4,8 @@
 
 A short training run is traced. Every function of elegantrl/ that it calls counts with all its lines, and every class on
 the way with its docstring and attributes. Left out is what lies beside that way: environments and the watch over them,
-evaluation, console, pictures, saving, loading, the end of a run, and the checks of settings' values. The whole length of
-each file is beside it, and their sum in the head: what a reader scrolls through.
+evaluation, console, pictures, saving, loading, the end of a run, and the checks of settings' values. The whole length
+of each file is beside it, and their sum in the head: what a reader scrolls through.
 """
 
 from __future__ import annotations
