@@ -15,6 +15,7 @@ def main() -> None:
         args.learning_rate = LinearSchedule(1e-3)  # falls to 0 at break_step
         args.explore_rate = LinearSchedule(1.0, 0.02, fraction=0.2)  # from all random to 2 %, in a fifth of the run
         args.horizon_len, args.utd, args.batch_size = 32, 1.0, 128  # after 32 steps, 32 updates
+        args.n_step = 3  # rewards that are summed before the value of a state takes over
         run = train_agent(quick(args), if_single_process=True)
         print(f"{agent_class.__name__}: best greedy return {run.evaluator.records.best_return:.0f} of 500")
 
