@@ -125,7 +125,10 @@ class GymEnv(gym.Env):
     def _checked(self, state: Any) -> NDArray:
         if self._parts is not None:
             state = gym.spaces.flatten(self._parts, state)
-        state = np.asarray(state, dtype=self._dtype)
+        state = np.asarray(state)
+        if self._dtype == np.uint8 and state.dtype.kind == "f":
+            raise ValueError(f"{self.env_name} announced states of bytes (uint8) and gave one of {state.dtype}")
+        state = state.astype(self._dtype, copy=False)
         if state.shape != self._native_shape:
             raise ValueError(
                 f"{self.env_name} announced states of shape {self._native_shape} and gave one of shape {state.shape}"

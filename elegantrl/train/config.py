@@ -155,6 +155,9 @@ class Config:
             if self.agent_class is not None and not is_known:
                 warn(f"{name!r} is no setting of this run{self._hint(name)}; it is kept")
             value = self._checked(name, value)
+            if name == "cwd" and value is None:  # the default, which follows the other settings
+                self.__dict__.pop(name, None)
+                return
             if name in ("env_args", "eval_env_args") and value:
                 value = newer_env_args(value)
                 if name == "env_args" and value.get("target_return") is not None and "break_score" not in vars(self):
