@@ -265,6 +265,8 @@ def constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: 
         keywords.setdefault("env_num", env_args["num_envs"])
     if "device" in named and named["device"].default is inspect.Parameter.empty:
         keywords.setdefault("device", str(device_of(gpu_id)))
+    if env_class is gym.make and "id" not in keywords:
+        raise ValueError("which environment? gym.make needs its id: env_args={'env_name': 'Pendulum-v1'}, for instance")
     if env_class is gym.make and isinstance(keywords.get("id"), str):
         keywords["id"] = _registered_id(keywords["id"])
         max_step = env_args.get("max_step")

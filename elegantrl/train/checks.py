@@ -136,6 +136,9 @@ def check_together(config: Any, names: Collection[str]) -> None:
 
     names: of the agent's own settings, and of others that may be schedules.
     """
+    named = (config.env_args or {}).get("env_name")
+    if isinstance(config.env_class, str) and named not in (None, config.env_class):
+        raise ValueError(f"env_class={config.env_class!r} and env_args['env_name']={named!r} are two: leave one out")
     if config.if_use_per and config.if_off_policy is False:
         raise ValueError(f"if_use_per needs a replay buffer, and {config.agent_class.__name__} learns without one")
     if "rnn_dim" in names and config.rnn_dim:

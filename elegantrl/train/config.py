@@ -268,7 +268,7 @@ class Config:
     def for_children(self, gpu_id: int = -1) -> Config:
         """A copy for another process: without callbacks, and on the CPU unless it has a Learner."""
         twin = copy.copy(self)
-        vars(twin).update(callbacks=(), gpu_id=gpu_id, _from_env=set(self._from_env))
+        vars(twin).update(callbacks=(), gpu_id=gpu_id)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -281,7 +281,7 @@ class Config:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for spec in state.pop("_specs"):
             gym.registry.setdefault(spec.id, spec)
-        vars(self).update(state)
+        vars(self).update(state, _from_env=set(state["_from_env"]))  # also of a shallow copy its own
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data for a checkpoint: classes and functions are named "module:qualname"."""

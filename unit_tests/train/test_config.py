@@ -204,6 +204,25 @@ def test_a_run_that_would_end_before_it_learns_is_warned_about():
         Config(AgentSAC, "Pendulum-v1", break_step=300).init_before_training()
 
 
+def test_two_names_of_an_environment_are_refused():
+    with pytest.raises(ValueError, match=r"'CartPole-v1' and .*'Pendulum-v1' are two"):
+        Config(AgentPPO, "CartPole-v1", {"env_name": "Pendulum-v1"}).init_before_training()
+    Config(AgentPPO, "CartPole-v1", {"env_name": "CartPole-v1"}).init_before_training()
+
+
+def test_gym_make_without_an_id_is_told():
+    with pytest.raises(ValueError, match=r"gym\.make needs its id: env_args={'env_name'"):
+        Config(AgentPPO, gym.make).init_before_training()
+
+
+def test_what_a_shallow_copy_asks_its_environment_is_its_own():
+    first = Config(AgentPPO, "CartPole-v1")
+    second = copy.copy(first)
+    assert second.state_dim == 4
+    first.env_class = "Pendulum-v1"
+    assert (first.state_dim, second.state_dim) == (3, 4)
+
+
 def test_no_cwd_is_the_one_of_the_other_settings():
     assert Config(AgentSAC, Task, cwd=None).cwd == "./Task_SAC_0"
     args = Config(AgentSAC, Task, cwd="here")
