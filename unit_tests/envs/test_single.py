@@ -359,3 +359,19 @@ def test_envpool():
     env = vectorise(envpool.make_gymnasium, {"env_name": "CartPole-v1"}, 4)
     assert (env.num_envs, env.env_name, env.max_step, env.autoreset) == (4, "CartPole-v1", 500, "next_step")
     check_vec_env(env, steps=60)
+
+
+def test_bytes_that_turn_into_fractions_are_refused():
+    class Image(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, (2, 8, 8), np.uint8), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros((2, 8, 8), np.int64), {}
+
+        def step(self, action):
+            return np.full((2, 8, 8), 0.5), 0.0, False, False, {}
+
+    env = GymEnv(Image())
+    assert env.reset()[0].dtype == np.uint8
+    with pytest.raises(ValueError, match=r"Image announced states of bytes \(uint8\) and gave one of float64"):
+        env.step(0)
