@@ -29,6 +29,11 @@ TASK_PACKAGES = ((r"ALE/", "ale_py", "atari"), (r"\w+BulletEnv-", "pybullet_envs
 _MISSING = object()
 
 
+FLATTENED = (  # spaces whose observations gymnasium.spaces.flatten makes into one row of numbers
+    gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary
+)  # fmt: skip
+
+
 class GymEnv(gym.Env):
     """Wraps a single environment: Gymnasium's or the old interface, with spaces or with attributes only.
 
@@ -57,7 +62,7 @@ class GymEnv(gym.Env):
 
         space, dim = _own_space(env, "observation_space", "state_dim")
         dim = given.get("state_dim") if dim is None else dim
-        self._parts = space if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) else None
+        self._parts = space if isinstance(space, FLATTENED) else None
         if self._parts is not None and self._parts.is_np_flattenable:
             space = gym.spaces.flatten_space(self._parts)
             warn(f"{self.env_name}: observations {self._parts} are flattened to {space.shape} numbers")

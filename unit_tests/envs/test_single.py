@@ -88,8 +88,9 @@ def test_an_environment_that_says_nothing_is_refused():
     with pytest.raises(ValueError, match="state_dim"):
         GymEnv(Silent())
     assert GymEnv(Silent(), state_dim=3).state_dim == 3
+    words = type("Words", (Float64Env,), {"observation_space": gym.spaces.Text(5)})
     with pytest.raises(ValueError, match="FlattenObservation"):
-        make_env("FrozenLake-v1")
+        make_env(words)
 
 
 class Float64Env(gym.Env):
@@ -296,6 +297,13 @@ def test_observations_in_parts_are_flattened_as_gymnasium_does():
     pair.reset = lambda self, **_: ((np.float32([0.25]), np.float32([0.75])), {})
     with pytest.warns(UserWarning, match="Tuple"):
         assert make_env(pair).reset()[0].tolist() == [0.25, 0.75]
+
+
+def test_an_index_as_observation_is_one_hot():
+    with pytest.warns(UserWarning, match=r"Discrete\(16\) are flattened to \(16,\)"):
+        env = make_env("FrozenLake-v1")
+    assert env.state_dim == 16 and env.reset(seed=0)[0].tolist() == [1.0, *[0.0] * 15]
+    assert env.step(1)[0].sum() == 1.0
 
 
 def test_observations_that_cannot_be_flattened_are_refused():
