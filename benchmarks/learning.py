@@ -55,7 +55,7 @@ THRESHOLDS = {
 }
 
 CARTPOLE_DQN = {  # many environments for few updates: rows from near the track's ends are rare, and gamma must see them
-    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3), "batch_size": 128,
+    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3, 2e-5, fraction=0.8), "batch_size": 128,
     "buffer_size": 600_000, "utd": 0.125, "gamma": 0.99, "explore_rate": LinearSchedule(1.0, 0.05, fraction=0.2),
 }  # fmt: skip
 CARTPOLE_PPO = {
