@@ -55,8 +55,8 @@ THRESHOLDS = {
 }
 
 CARTPOLE_DQN = {  # many environments for few updates: rows from near the track's ends are rare, and gamma must see them
-    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3, 2e-5, fraction=0.8), "batch_size": 128,
-    "buffer_size": 600_000, "utd": 0.125, "gamma": 0.99, "explore_rate": LinearSchedule(1.0, 0.05, fraction=0.2),
+    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3, 2e-5, fraction=0.8), "gamma": 0.99,
+    "batch_size": 128, "buffer_size": 600_000, "utd": 0.125, "explore_rate": LinearSchedule(1.0, 0.05, fraction=0.2),
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,

@@ -11,7 +11,7 @@ def main() -> None:
     for agent_class in (AgentDQN, AgentDoubleDQN, AgentDuelingDQN, AgentD3QN):
         args = Config(agent_class, "CartPole-v1", num_envs=16, break_step=600_000, eval_per_step=12_000)
         args.net_dims = (128, 128)
-        args.learning_rate = LinearSchedule(1e-3, 2e-5, fraction=0.8)  # small in the last fifth: policies that are alike
+        args.learning_rate = LinearSchedule(1e-3, 2e-5, fraction=0.8)  # small in the last fifth
         args.explore_rate = LinearSchedule(1.0, 0.05, fraction=0.2)  # from all random to 5 %, in a fifth of the run
         args.batch_size, args.utd = 128, 0.125  # an update for every eight transitions
         run = train_agent(quick(args), if_single_process=True)
