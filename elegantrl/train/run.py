@@ -127,10 +127,13 @@ class Run:
 
     def evaluate_once_more(self) -> None:
         """After Ctrl-C, for at most LAST_SECONDS or until another Ctrl-C."""
+        if not self.logs:  # nothing has been learned
+            self.console.line("Interrupted: the run is being ended.")
+            return
+        self.console.line(f"Interrupted: a last evaluation of {LAST_SECONDS:g} seconds at most, Ctrl-C leaves it out.")
         self.evaluator.deadline = time.monotonic() + LAST_SECONDS
         try:
-            if self.has_begun:
-                self.evaluate(force=True)
+            self.evaluate(force=True)
         except (KeyboardInterrupt, Exception) as error:  # whatever an interrupted environment raises
             self.console.line(f"The last evaluation was left out: {type(error).__name__} {error}")
 
@@ -363,7 +366,6 @@ def train(args: Config, kind: type[Run]) -> Run:
             run.evaluate(force=True)
         except KeyboardInterrupt:
             run.break_off("interrupted")
-            run.console.line(f"Interrupted: a last evaluation of {LAST_SECONDS:g} seconds at most, Ctrl-C ends it.")
             run.evaluate_once_more()
         except BaseException as error:
             run.break_off(type(error).__name__)

@@ -320,6 +320,22 @@ def test_ctrl_c_while_a_process_is_started(monkeypatch):
     assert not Path("run/recorder.npy").exists()
 
 
+def what_is_blocked(link):
+    link.say("ready", signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def test_ctrl_c_while_the_first_process_imports():
+    """Python's tracker of resources, which is started before it, made it hear Ctrl-C: it died of a traceback."""
+    resource_tracker._resource_tracker._stop()
+    child = processes.Child("Worker 0", what_is_blocked, ())
+    child.start()
+    told = []
+    while not told:
+        told = [blocked for _, (_, blocked) in processes.listen([child])]
+    child.close()
+    assert told == [{signal.SIGINT}]
+
+
 class Watch:
     """A clock that stands still until it is set, in the place of the module `time`."""
 

@@ -211,7 +211,7 @@ def interrupt(run):
     [(AgentSAC, "on_rollout"), (AgentSAC, "on_update"), (AgentPPO, "on_rollout"), (AgentPPO, "on_evaluate")],
 )
 def test_an_interrupt_leaves_complete_files(agent_class, hook):
-    callback = Call(hook, interrupt)
+    callback = Call(hook, interrupt, at=2)
     run = train_agent(config(agent_class, callbacks=[callback]), True)
     assert run.stop_reason == "interrupted" and callback.counts["on_end"] == 1
     assert complete()[-1, 0] == run.total_step  # there was a last evaluation
