@@ -254,7 +254,7 @@ def test_a_worker_that_is_lost_twice_in_one_update_leaves_two_seams():
     args.init_before_training()
     pipes = PipeWorker(Match(4), build_agent(args), args, 1, print, lambda columns: cuts.append(columns.tolist()))
     pipes.children = [SimpleNamespace(name="Worker", seed=0, todo=[], restart=lambda *opening: None) for _ in range(2)]
-    first, second = pipes.children
+    first = pipes.children[0]
     for child in pipes.children:
         child.ask = lambda *message, child=child: child.todo.append(message)
     pipes.look = lambda: [child.todo.pop(0) for child in pipes.children if child.todo]
