@@ -147,7 +147,7 @@ class Busy(AgentSAC):
         return 10**6 if self.update_count else 1
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("where", ["Worker", "Evaluator"])
 def test_an_exception_is_raised_while_the_learner_updates(where):
     """It was raised after the update, however long that took."""

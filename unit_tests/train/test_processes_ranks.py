@@ -177,7 +177,7 @@ def test_a_fault_behind_another_learner_is_raised_here():
     complete()
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("workers, moment", [(1, "on_rollout"), (1, "on_evaluate"), (0, "on_update")])
 def test_a_learner_that_is_killed_ends_the_run(workers, moment):
     killed = []
