@@ -49,7 +49,6 @@ class Run:
         self.logs: dict[str, float] = {}  # means of the newest update
         self.checkpoints = 0  # how many were written; each begins its own stream of environment seeds
         self.checkpoint_step = 0
-        self.evaluations = 0  # of which callbacks have been told
         self.has_begun = False  # until then nothing is written: a resume that fails must leave what it found
         self.is_in_step = True  # whether all Learners are where this one is
         check_callbacks(args.callbacks)
@@ -98,7 +97,7 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
-        self.evaluations = len(self.evaluator.records.rows)
+        self.evaluations = len(self.evaluator.records.rows)  # of which callbacks have been told
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -125,8 +124,9 @@ class Run:
             self.evaluations += 1
             self.call("on_evaluate")
 
-    def evaluate_once_more(self) -> None:
-        """After Ctrl-C, for at most LAST_SECONDS or until another Ctrl-C."""
+    def interrupted(self) -> None:
+        """Ctrl-C ends the run, after a last evaluation for at most LAST_SECONDS or until another Ctrl-C."""
+        self.break_off("interrupted")
         if not self.logs:  # nothing has been learned
             self.console.line("Interrupted: the run is being ended.")
             return
@@ -365,8 +365,7 @@ def train(args: Config, kind: type[Run]) -> Run:
                 run.checkpoint_if_due()
             run.evaluate(force=True)
         except KeyboardInterrupt:
-            run.break_off("interrupted")
-            run.evaluate_once_more()
+            run.interrupted()
         except BaseException as error:
             run.break_off(type(error).__name__)
             raise
