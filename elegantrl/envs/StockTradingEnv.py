@@ -184,7 +184,8 @@ class StockTradingEnv(StockTrading, gym.Env):
 class StockTradingVecEnv(StockTrading, TensorEnv):
     """N portfolios under the vector contract, tensors on one device.
 
-    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + 2 K), as `starts` says.
+    Episodes begin at one of STARTS days and portfolios, drawn once. A world is what `starts` says: day (N, 1) long,
+    value (N, 1), shares (N, K), cash (N, 1), worth (N, K).
     """
 
     num_envs: int = 4
@@ -195,27 +196,28 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         super().__post_init__()
         starts = self.starts(STARTS if self.if_random_reset else 1, np.random.default_rng(0))
         name, device = self.env_name, device_of(self.gpu_id)
-        self._starts = torch.as_tensor(starts, dtype=self.dtype, device=device)
+        day, *money = torch.as_tensor(starts, device=device).split([1, 1, self.action_dim, 1, self.action_dim], dim=1)
+        self._starts = (day.long(), *(part.to(self.dtype) for part in money))
         self._prices = torch.as_tensor(self.prices, dtype=self.dtype, device=device)
         self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
         self._features = torch.as_tensor(self.features, device=device)
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
         self.env_name, self.may_look = name, self.device.type == "cpu"
 
-    def fresh(self) -> Tensor:
-        draws = torch.randint(len(self._starts), (self.num_envs,), generator=self.generator, device=self.device)
-        return self._starts.index_select(0, draws)  # three times as fast as [draws]
+    def fresh(self) -> tuple[Tensor, ...]:
+        draws = torch.randint(len(self._starts[0]), (self.num_envs,), generator=self.generator, device=self.device)
+        return tuple(part.index_select(0, draws) for part in self._starts)  # three times as fast as [draws]
 
-    def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        day, before, shares, cash, _ = world.split([1, 1, self.action_dim, 1, self.action_dim], dim=1)
+    def advance(self, world: tuple[Tensor, ...], action: Tensor) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+        day, before, shares, cash, _ = world
         day = day + 1
-        today = day[:, 0].long()
+        today = day[:, 0]
         price = self._prices.index_select(0, today)
         turbulent = None if self.turbulence_array is None else self._turbulent.index_select(0, today)
         value, *rest, _ = self.next_day(torch, cash, shares, price, turbulent, softshrink(action, NO_ORDER))
         reward = 100 * torch.log(value / before)[:, 0]
-        return torch.cat([day, value, *rest], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
+        return (day, value, *rest), reward, torch.zeros_like(reward, dtype=torch.bool)
 
-    def observe(self, world: Tensor) -> Tensor:
-        own = world[:, 2 + self.action_dim :] / world[:, 1:2]
-        return torch.cat([own, self._features.index_select(0, world[:, 0].long())], dim=1)
+    def observe(self, world: tuple[Tensor, ...]) -> Tensor:
+        day, value, _, cash, worth = world
+        return torch.cat([cash / value, worth / value, self._features.index_select(0, day[:, 0])], dim=1)

@@ -106,7 +106,7 @@ def test_both_environments_agree_step_by_step(seed: int, rules: dict) -> None:
         assert rewards.numpy() == pytest.approx(reward, abs=1e-4)
         assert not terminals.any() and bool(truncates.all()) == truncate == (day == 11)
         if day < 11:
-            assert torch.equal(vector.world[0, 2:5], torch.as_tensor(single.shares))
+            assert torch.equal(vector.world[2][0], torch.as_tensor(single.shares))
     assert np.array_equal(states, np.tile(single.reset()[0], (5, 1)))  # the next episode's first
 
 
@@ -118,11 +118,10 @@ def test_portfolios_conserve_money_and_never_go_below_zero(seed: int) -> None:
     env.reset(seed)
     assert env.dtype == torch.float32
     for _ in range(7):
-        day, _, *shares, cash = env.world.double().T[:6]
+        day, _, old, cash = (part.double().squeeze(1) for part in env.world[:4])
         price = torch.as_tensor(env.prices)[day.long() + 1]
         env.step(torch.rand(16, 3, generator=random) * 2 - 1)
-        _, new_value, *new_shares, new_cash = env.world.double().T[:6]
-        old, new = torch.stack(shares, 1), torch.stack(new_shares, 1)
+        _, new_value, new, new_cash = (part.double().squeeze(1) for part in env.world[:4])
         assert bool((new_cash >= 0).all()) and bool((new >= 0).all()) and torch.equal(new, new.round())
         cost = COST * ((new - old).abs() * price).sum(1)
         held = cash + (old * price).sum(1)
@@ -147,6 +146,18 @@ def test_starts_are_random_in_training_and_fixed_in_evaluation() -> None:
         assert torch.equal(env.reset(seed=1)[0], state) and not torch.equal(env.reset(seed=2)[0], state)
         fixed = vectorise(env_class, {"price_array": market(0, 40), "max_step": 10, "if_random_reset": False}, 8)
         assert len(torch.unique(fixed.reset(seed=1)[0], dim=0)) == 1
+
+
+def test_what_was_returned_stays_as_it_was() -> None:
+    env = StockTradingVecEnv(price_array=market(0, 40), max_step=3, num_envs=4)
+    kept = [env.reset(seed=0)[0], *(x for _ in range(7) for x in env.step(torch.rand(4, 3))[:4])]
+    copies = [x.clone() for x in kept]
+    saved = env.get_state()
+    for _ in range(4):
+        env.step(torch.rand(4, 3))
+    again = env.set_state(saved)
+    env.reset(seed=1)
+    assert all(torch.equal(x, y) for x, y in zip(kept, copies, strict=True)) and torch.equal(again, kept[-4])
 
 
 def test_days_are_chosen_and_an_episode_ends_by_truncation_on_the_last() -> None:
