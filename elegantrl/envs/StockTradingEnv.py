@@ -18,10 +18,11 @@ from torch.nn.functional import softshrink
 
 from ..device import device_of
 from ..warn import warn
-from .stock_data import load_prices, price_table
+from .stock_data import load_prices, numbers, price_table
 from .tensor import TensorEnv
 
 NO_ORDER = 0.1  # an action up to this size places no order; from there to 1 orders grow to the largest
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 STARTS = 4096  # of which a vector environment's episodes begin at one
 
 
@@ -83,9 +84,9 @@ class StockTrading:
         if self.gamma is not None:
             warn("gamma has no effect on the environment: its time limit truncates, so no reward stands for the rest")
         largest = self.max_stock if self.max_trade is None else self.max_trade
-        if not (self.initial_amount > 0 and largest > 0 and 0 <= self.cost_pct < 1):
+        if not (0 < self.initial_amount < math.inf and 0 < largest < math.inf and 0 <= self.cost_pct < 1):
             raise ValueError(
-                "initial_amount, max_stock and max_trade above 0 and a cost_pct from 0 to below 1 are needed, not "
+                "finite initial_amount, max_stock, max_trade above 0 and a cost_pct from 0 to below 1 are needed, not "
                 f"{self.initial_amount}, {self.max_stock}, {self.max_trade}, {self.cost_pct}"
             )
         close = price_table(load_prices().close if self.price_array is None else self.price_array)
@@ -96,6 +97,8 @@ class StockTrading:
         self.prices, self.turbulent = close[days], columns[2][days].any(1)  # (D, K), (D,)
         self.features = np.concatenate([column[days] for column in columns], axis=1, dtype=np.float32)
         num_days, self.action_dim = self.prices.shape
+        if num_days < 2:
+            raise ValueError(f"beg_idx={self.beg_idx}, end_idx={self.end_idx} leave {num_days} of {len(close)} days")
         self.state_dim = 1 + self.action_dim + self.features.shape[1]
         self.max_step = self.max_step or num_days - 1
         if not 0 < self.max_step < num_days:
@@ -104,12 +107,10 @@ class StockTrading:
     def _column(self, name: str, days: int) -> NDArray:
         """(D, any), with nothing in it where nothing was given."""
         given = getattr(self, name)
-        table = np.zeros((days, 0)) if given is None else np.array(given, np.float64).reshape(len(given), -1)
-        if len(table) != days or not np.isfinite(table).all():
-            raise ValueError(
-                f"{name} of shape {np.shape(given)} needs {days} rows, as many as prices, of finite numbers"
-            )
-        return table
+        table = np.zeros((days, 0)) if given is None else numbers(name, given)
+        if table.shape[:1] != (days,) or not (abs(table) < FLOAT32_MAX).all():
+            raise ValueError(f"{name} of shape {table.shape} needs {days} rows, as many as prices, of finite numbers")
+        return table.reshape(days, -1)
 
     def starts(self, num: int, random: np.random.Generator) -> NDArray:
         """Portfolios at the start of episodes, (num, 3 + 2 K): day, value, shares, cash, worth of each stock."""
@@ -172,6 +173,8 @@ class StockTradingEnv(StockTrading, gym.Env):
         value, self.shares, cash, worth, money = self.next_day(np, self.amount, self.shares, price, turbulent, wish)
         self.total_asset, self.amount, traded = float(value[0]), float(cash[0]), float(money[0])
         reward = 100 * math.log(self.total_asset / before)
+        if math.isnan(reward):
+            raise ValueError(f"an action holds a NaN on day {self.day}: {action.tolist()}")
         info = {"traded": traded, "cost": traded * self.cost_pct}
         return self._state(worth), reward, False, self.day >= self.last_day, info
 

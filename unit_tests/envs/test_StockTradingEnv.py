@@ -178,6 +178,21 @@ def test_bad_input_is_refused_by_name() -> None:
         StockTradingEnv(price_array=prices, turbulence_array=np.full(12, np.nan))
     with pytest.raises(ValueError, match=r"cost_pct from 0 to below 1 are needed, not 1000000.0, 100.0, None, 1"):
         StockTradingEnv(price_array=prices, cost_pct=1)
+    for rules, word in (
+        ({"max_stock": np.inf}, "finite initial_amount, max_stock, max_trade"),
+        ({"max_trade": np.inf}, "finite initial_amount"),
+        ({"initial_amount": np.inf}, "finite initial_amount"),
+        ({"beg_idx": 11}, "beg_idx=11, end_idx=None leave 1 of 12 days"),
+        ({"tech_array": 3.0}, r"tech_array of shape \(\) needs 12 rows"),
+        ({"tech_array": np.full((12, 1), 1e300)}, "tech_array .* finite"),  # beyond float32
+        ({"tech_array": np.full((12, 1), "up")}, "tech_array must be numbers"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            StockTradingEnv(price_array=prices, **rules)
+    env = StockTradingEnv(price_array=prices)
+    env.reset()
+    with pytest.raises(ValueError, match=r"an action holds a NaN on day 1: \[0.5, nan, 0.0\]"):
+        env.step([0.5, np.nan, 0.0])
     prices[4, 1] = np.nan
     for env_class in (StockTradingEnv, StockTradingVecEnv):
         with pytest.raises(ValueError, match=r"1 of 36 prices .* first nan at day 4, stock 1"):
