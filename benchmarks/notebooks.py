@@ -23,8 +23,8 @@ def execute(path: Path) -> None:
     """Outputs of one run in an empty folder. What goes to standard error (warnings, progress) is left out."""
     notebook = nbformat.read(path, 4)
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=None, record_timing=False, resources={"metadata": {"path": folder}})
-        client.execute()
+        told = {"timeout": None, "record_timing": False, "coalesce_streams": True}
+        NotebookClient(notebook, resources={"metadata": {"path": folder}}, **told).execute()
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
@@ -39,6 +39,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="notebooks, without .ipynb")
     told = parser.parse_args()
+    os.environ.pop("MPLBACKEND", None)  # figures are shown in the notebook
     os.environ |= {"ELEGANTRL_SOURCE": str(ROOT), "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for path in sorted((ROOT / "examples").glob("*.ipynb")):
         if not told.names or path.stem in told.names:
