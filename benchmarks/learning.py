@@ -55,8 +55,8 @@ THRESHOLDS = {
 }
 
 CARTPOLE_DQN = {  # many environments for few updates: rows from near the track's ends are rare, and gamma must see them
-    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3), "batch_size": 128,
-    "buffer_size": 600_000, "utd": 0.125, "gamma": 0.99, "explore_rate": LinearSchedule(1.0, 0.05, fraction=0.2),
+    "net_dims": (128, 128), "num_envs": 16, "learning_rate": LinearSchedule(1e-3, 2e-5, fraction=0.8), "gamma": 0.99,
+    "batch_size": 128, "buffer_size": 600_000, "utd": 0.125, "explore_rate": LinearSchedule(1.0, 0.05, fraction=0.2),
 }  # fmt: skip
 CARTPOLE_PPO = {
     "net_dims": (64, 64), "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": 1e-3,
@@ -85,12 +85,10 @@ HOPPER_PPO = {
     "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": LinearSchedule(1e-3), "ratio_clip": 0.2,
     "if_norm_state": True, "if_norm_reward": True,
 }  # fmt: skip
-LUNAR_OFF = {
-    "net_dims": (128, 128),
-    "learning_rate": LinearSchedule(1e-3),
-    "batch_size": 128,
-    "buffer_init_size": 5_000,
-}
+LUNAR_OFF = {  # the zoo's, on smaller networks
+    "net_dims": (128, 128), "learning_rate": LinearSchedule(7.3e-4), "batch_size": 128, "buffer_init_size": 10_000,
+    "soft_update_tau": 0.01, "if_compile": True,
+}  # fmt: skip
 BULLET_PPO = {
     "num_envs": 16, "horizon_len": 512, "batch_size": 256, "repeat_times": 10, "learning_rate": LinearSchedule(3e-4),
     "if_norm_state": True, "if_norm_reward": True,
@@ -105,8 +103,8 @@ TASKS = [
     Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),
     Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
     Row("LunarLander-v3", "AgentD3QN", 400_000, 10_000, LUNAR_D3QN),
-    Row("LunarLanderContinuous-v3", "AgentSAC", 150_000, 5_000, LUNAR_OFF, seeds=3),
-    Row("LunarLanderContinuous-v3", "AgentTD3", 150_000, 5_000, LUNAR_OFF, seeds=3),
+    Row("LunarLanderContinuous-v3", "AgentSAC", 300_000, 6_000, LUNAR_OFF, seeds=3),
+    Row("LunarLanderContinuous-v3", "AgentTD3", 300_000, 6_000, LUNAR_OFF, seeds=3),
     Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO, seeds=8),
     Row("HopperBulletEnv-v0", "AgentPPO", 600_000, 20_000, BULLET_PPO, seeds=2),  # needs elegantrl[pybullet]
 ]

@@ -99,7 +99,7 @@ class AgentModSAC(AgentSAC):
 
     def update_critic(self, batch: Batch) -> Tensor:
         td = super().update_critic(batch)
-        loss = float(self.averaged(self.value_norm.shrink(td).square().mean()))
+        loss = float(self.averaged(weighted_mean(self.value_norm.shrink(td).square(), batch.weight).mean()))
         self.critic_loss += self.loss_tau * (loss - self.critic_loss)
         return td
 

@@ -50,10 +50,12 @@ class Deployed:
 
         state: (S,) or (N, S), any array; where states are flattened, the environment's own shape too. Of a team (M, S)
         or (N, M, S). With a memory, states of one episode in their order: see `forget`.
-        ValueError: another shape, or a mask that allows nothing.
+        ValueError: another shape, several parts, or a mask that allows nothing.
         """
         if isinstance(state, tuple) and len(state) == 2 and isinstance(state[1], dict):
             raise ValueError("select_action expects a state and got (state, info): pass the state only")
+        if isinstance(state, Mapping):
+            raise ValueError("select_action expects numbers: gymnasium.spaces.flatten(env.observation_space, state)")
         x = torch.as_tensor(state if isinstance(state, Tensor) else np.array(state, ndmin=1), device=self.device)
         x = x if x.dtype == torch.uint8 else x.float()
         shape, size = self.state_shape, x.numel()

@@ -12,6 +12,12 @@ from ..trajectory import Record, Rollout, Trajectory, widen
 from .options import Option
 
 
+def check_windows(horizon_len: int, seq_len: int) -> None:
+    """ValueError: a rollout is not cut into windows of this length without a rest."""
+    if horizon_len % seq_len:
+        raise ValueError(f"horizon_len {horizon_len} is no multiple of seq_len {seq_len}: change one of them")
+
+
 class Recurrence(Option):
     """What act remembers of the episodes under way, and how an agent that learns from rollouts recalls it in windows.
 
@@ -70,8 +76,7 @@ class Recurrence(Option):
         (T * N / L, ..., H).
         """
         tr, length = trajectory, self.agent.window
-        if tr.horizon % length:
-            raise ValueError(f"horizon_len {tr.horizon} is no multiple of seq_len {length}: change one of them")
+        check_windows(tr.horizon, length)
         first = None if tr.hidden is None else tr.hidden[0]
         seen = self.agent.act.remember(tr.states.transpose(0, 1), first, tr.keeps.transpose(0, 1))[0].transpose(0, 1)
         before = torch.zeros_like(seen[:-1])

@@ -29,6 +29,11 @@ TASK_PACKAGES = ((r"ALE/", "ale_py", "atari"), (r"\w+BulletEnv-", "pybullet_envs
 _MISSING = object()
 
 
+FLATTENED = (  # spaces whose observations gymnasium.spaces.flatten makes into one row of numbers
+    gym.spaces.Dict, gym.spaces.Tuple, gym.spaces.Discrete, gym.spaces.MultiDiscrete, gym.spaces.MultiBinary
+)  # fmt: skip
+
+
 class GymEnv(gym.Env):
     """Wraps a single environment: Gymnasium's or the old interface, with spaces or with attributes only.
 
@@ -57,7 +62,7 @@ class GymEnv(gym.Env):
 
         space, dim = _own_space(env, "observation_space", "state_dim")
         dim = given.get("state_dim") if dim is None else dim
-        self._parts = space if isinstance(space, gym.spaces.Dict | gym.spaces.Tuple) else None
+        self._parts = space if isinstance(space, FLATTENED) else None
         if self._parts is not None and self._parts.is_np_flattenable:
             space = gym.spaces.flatten_space(self._parts)
             warn(f"{self.env_name}: observations {self._parts} are flattened to {space.shape} numbers")
@@ -125,7 +130,10 @@ class GymEnv(gym.Env):
     def _checked(self, state: Any) -> NDArray:
         if self._parts is not None:
             state = gym.spaces.flatten(self._parts, state)
-        state = np.asarray(state, dtype=self._dtype)
+        state = np.asarray(state)
+        if self._dtype == np.uint8 and state.dtype.kind == "f":
+            raise ValueError(f"{self.env_name} announced states of bytes (uint8) and gave one of {state.dtype}")
+        state = state.astype(self._dtype, copy=False)
         if state.shape != self._native_shape:
             raise ValueError(
                 f"{self.env_name} announced states of shape {self._native_shape} and gave one of shape {state.shape}"
@@ -262,6 +270,8 @@ def constructor_keywords(env_class: Callable, env_args: dict[str, Any], gpu_id: 
         keywords.setdefault("env_num", env_args["num_envs"])
     if "device" in named and named["device"].default is inspect.Parameter.empty:
         keywords.setdefault("device", str(device_of(gpu_id)))
+    if env_class is gym.make and "id" not in keywords:
+        raise ValueError("which environment? gym.make needs its id: env_args={'env_name': 'Pendulum-v1'}, for instance")
     if env_class is gym.make and isinstance(keywords.get("id"), str):
         keywords["id"] = _registered_id(keywords["id"])
         max_step = env_args.get("max_step")

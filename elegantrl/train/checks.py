@@ -6,7 +6,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from torch import Tensor
 
 from ..agents.h_term import FORMS, WEIGHTS
 from ..agents.net import ACTIVATIONS
+from ..agents.recurrent import check_windows
 from ..envs import ActionCodec, is_instance
 from ..warn import warn
+from .priorities import NO_WINDOWS
 
 __all__ = ["check_callbacks", "check_together", "checked", "plain"]
 
@@ -28,11 +30,11 @@ def _names(text: str) -> frozenset[str]:
 # Bounds are for the library's own names: a user's own setting may be negative, or infinite.
 POSITIVE = _names(
     "num_envs max_step action_dim num_threads horizon_len batch_size buffer_size eval_per_step update_freq "
-    "target_delay num_ensembles alpha_init adam_eps n_step target_members seq_len mixing_dim gumbel_tau "
+    "target_delay num_ensembles alpha_init adam_eps clip_grad_norm n_step target_members seq_len mixing_dim gumbel_tau "
     "h_term_k_step h_term_sample_rate h_term_update_gap h_term_buffer_size"
 )
 NOT_NEGATIVE = _names(
-    "gamma learning_rate clip_grad_norm state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "
+    "gamma learning_rate state_value_tau buffer_init_size utd repeat_times soft_update_tau ratio_clip "
     "lambda_gae_adv lambda_entropy target_kl explore_rate explore_noise_std policy_noise_std policy_noise_clip "
     "loss_tau num_workers random_seed break_step break_patience save_gap checkpoint_per_step eval_times eval_gap "
     "eval_record_step per_alpha per_beta max_restarts worker_timeout worker_lag lambda_fit_cum_r "
@@ -49,6 +51,10 @@ def _is_source(value: Any) -> bool:
     return value is None or isinstance(value, str) or callable(value) or is_instance(value)
 
 
+def _is_folder_name(value: Any) -> bool:
+    return isinstance(value, str | os.PathLike) and bool(os.fspath(value)) and "\0" not in str(value)
+
+
 HOOKS = {"on_rollout", "on_update", "on_evaluate", "on_end"}  # of callbacks
 SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and what is needed
     "agent_class": (lambda value: hasattr(value, "hyper_parameters"), "an agent's class itself, such as AgentSAC,"),
@@ -59,7 +65,7 @@ SPECIAL: dict[str, tuple[Callable[[Any], bool], str]] = {  # what passes, and wh
     "activation": (lambda value: isinstance(value, str) and value in ACTIVATIONS, " or ".join(ACTIVATIONS)),
     "h_term_form": (lambda value: value in list(FORMS), " or ".join(FORMS)),
     "h_term_weight": (lambda value: value in list(WEIGHTS), " or ".join(WEIGHTS)),
-    "cwd": (lambda value: isinstance(value, str | os.PathLike), "a str or a Path"),
+    "cwd": (_is_folder_name, "the name of a folder, a str or a Path,"),
     "callbacks": (lambda value: isinstance(value, list | tuple), "a list or tuple of objects"),
 }
 
@@ -125,11 +131,25 @@ def check_callbacks(callbacks: Sequence[Any]) -> None:
         warn(f"a callback has {name}, which nothing calls; there are {sorted(HOOKS)}")
 
 
-def check_together(config: Any, numbers: Iterable[str]) -> None:
-    """ValueError: two settings do not go together. numbers: names of the settings that may be schedules."""
+def check_together(config: Any, names: Collection[str]) -> None:
+    """ValueError: two settings do not go together. A warning: the run ends before it learns.
+
+    names: of the agent's own settings, and of others that may be schedules.
+    """
+    named = (config.env_args or {}).get("env_name")
+    if isinstance(config.env_class, str) and named not in (None, config.env_class):
+        raise ValueError(f"env_class={config.env_class!r} and env_args['env_name']={named!r} are two: leave one out")
     if config.if_use_per and config.if_off_policy is False:
         raise ValueError(f"if_use_per needs a replay buffer, and {config.agent_class.__name__} learns without one")
-    scheduled = [name for name in numbers if callable(vars(config).get(name))]
+    if "rnn_dim" in names and config.rnn_dim:
+        if not config.if_off_policy:
+            check_windows(config.horizon_len, config.seq_len)
+        elif config.if_use_per or config.n_step > 1:
+            raise ValueError(NO_WINDOWS)
+    warm_up = config.buffer_init_size if "buffer_init_size" in names else 0
+    if 0 < config.break_step <= warm_up and not config.continue_train:
+        warn(f"break_step={config.break_step:,} ends the run while actions are random (buffer_init_size={warm_up:,})")
+    scheduled = [name for name in names if callable(vars(config).get(name))]
     if scheduled and config.break_step == math.inf:
         raise ValueError(f"a schedule ({', '.join(scheduled)}) needs the length of the run: set break_step")
 

@@ -155,6 +155,9 @@ class Config:
             if self.agent_class is not None and not is_known:
                 warn(f"{name!r} is no setting of this run{self._hint(name)}; it is kept")
             value = self._checked(name, value)
+            if name == "cwd" and value is None:  # the default, which follows the other settings
+                self.__dict__.pop(name, None)
+                return
             if name in ("env_args", "eval_env_args") and value:
                 value = newer_env_args(value)
                 if name == "env_args" and value.get("target_return") is not None and "break_score" not in vars(self):
@@ -265,7 +268,7 @@ class Config:
     def for_children(self, gpu_id: int = -1) -> Config:
         """A copy for another process: without callbacks, and on the CPU unless it has a Learner."""
         twin = copy.copy(self)
-        vars(twin).update(callbacks=(), gpu_id=gpu_id, _from_env=set(self._from_env))
+        vars(twin).update(callbacks=(), gpu_id=gpu_id)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
@@ -278,7 +281,7 @@ class Config:
     def __setstate__(self, state: dict[str, Any]) -> None:
         for spec in state.pop("_specs"):
             gym.registry.setdefault(spec.id, spec)
-        vars(self).update(state)
+        vars(self).update(state, _from_env=set(state["_from_env"]))  # also of a shallow copy its own
 
     def to_dict(self) -> dict[str, Any]:
         """All settings as plain data for a checkpoint: classes and functions are named "module:qualname"."""

@@ -415,6 +415,8 @@ def test_select_action_refuses_another_shape(state):
         AgentDDPG(8, 6, 2, -1).select_action(state)
     with pytest.raises(ValueError, match="pass the state only"):
         AgentDDPG(8, 6, 2, -1).select_action((state, {}))
+    with pytest.raises(ValueError, match=r"spaces\.flatten"):
+        AgentDDPG(8, 6, 2, -1).select_action({"a": state})
 
 
 @pytest.mark.parametrize("agent_class, if_discrete", OFF_POLICY + ON_POLICY, ids=name)

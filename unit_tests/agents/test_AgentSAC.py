@@ -117,3 +117,15 @@ def test_modsac_follows_the_mean_of_the_critics_loss():
     agent, buffer = build(AgentModSAC, Clock(), loss_tau=0.5, batch_size=8, learning_rate=0.0), filled(Clock())
     logged = update(agent, buffer, transitions=60)[0]
     assert agent.critic_loss == pytest.approx(logged, rel=0.6) and agent.critic_loss != 1.0
+
+
+def test_modsac_does_not_count_what_the_critic_does_not_learn_from():
+    agent = build(AgentModSAC, Clock(), loss_tau=1.0)
+    agent.act, agent.cri = Fixed(0.0), Two()
+    agent.sums = torch.zeros(4)
+    one, poisoned = batch(1.0, 0.0), batch(1.0, 0.0)
+    poisoned.rewards = torch.tensor([0.0, 1000.0])
+    agent.update_critic(one)
+    expected, agent.cri = agent.critic_loss, Two()
+    agent.update_critic(poisoned)
+    assert agent.critic_loss == expected == pytest.approx((0.0 + 100.0) / 2 / 2)  # Q_1 = 0, Q_2 = 10, the label is 0

@@ -88,8 +88,9 @@ def test_an_environment_that_says_nothing_is_refused():
     with pytest.raises(ValueError, match="state_dim"):
         GymEnv(Silent())
     assert GymEnv(Silent(), state_dim=3).state_dim == 3
+    words = type("Words", (Float64Env,), {"observation_space": gym.spaces.Text(5)})
     with pytest.raises(ValueError, match="FlattenObservation"):
-        make_env("FrozenLake-v1")
+        make_env(words)
 
 
 class Float64Env(gym.Env):
@@ -298,6 +299,13 @@ def test_observations_in_parts_are_flattened_as_gymnasium_does():
         assert make_env(pair).reset()[0].tolist() == [0.25, 0.75]
 
 
+def test_an_index_as_observation_is_one_hot():
+    with pytest.warns(UserWarning, match=r"Discrete\(16\) are flattened to \(16,\)"):
+        env = make_env("FrozenLake-v1")
+    assert env.state_dim == 16 and env.reset(seed=0)[0].tolist() == [1.0, *[0.0] * 15]
+    assert env.step(1)[0].sum() == 1.0
+
+
 def test_observations_that_cannot_be_flattened_are_refused():
     graph = gym.spaces.Dict({"graph": gym.spaces.Graph(gym.spaces.Box(0, 1, (2,)), None)})
     with pytest.raises(ValueError, match=r"observation_space Dict.*Box"):
@@ -359,3 +367,19 @@ def test_envpool():
     env = vectorise(envpool.make_gymnasium, {"env_name": "CartPole-v1"}, 4)
     assert (env.num_envs, env.env_name, env.max_step, env.autoreset) == (4, "CartPole-v1", 500, "next_step")
     check_vec_env(env, steps=60)
+
+
+def test_bytes_that_turn_into_fractions_are_refused():
+    class Image(gym.Env):
+        observation_space, action_space = gym.spaces.Box(0, 255, (2, 8, 8), np.uint8), gym.spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            return np.zeros((2, 8, 8), np.int64), {}
+
+        def step(self, action):
+            return np.full((2, 8, 8), 0.5), 0.0, False, False, {}
+
+    env = GymEnv(Image())
+    assert env.reset()[0].dtype == np.uint8
+    with pytest.raises(ValueError, match=r"Image announced states of bytes \(uint8\) and gave one of float64"):
+        env.step(0)

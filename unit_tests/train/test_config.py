@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from elegantrl.agents import AgentDQN, AgentPPO, AgentSAC
+from elegantrl.agents import AgentDQN, AgentPPO, AgentQMix, AgentSAC
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.compat import OLD_SETTINGS
 from elegantrl.envs import GymEnv
@@ -103,7 +103,7 @@ def test_every_default_passes_its_own_check_and_has_its_type():
     for agent_class in (AgentPPO, AgentSAC, AgentDQN):
         args = Config(agent_class)
         for name, value in {**RUN_DEFAULTS, **agent_class.hyper_parameters()}.items():
-            if name not in ("agent_class", "env_class", "env_args"):
+            if name not in ("agent_class", "env_class", "env_args", "cwd"):
                 setattr(args, name, value)
                 assert getattr(args, name) == value
     for field in fields(RunSettings):
@@ -184,6 +184,50 @@ def test_prioritised_replay_needs_replay():
     args = Config(AgentPPO, "CartPole-v1", if_use_per=True)
     with pytest.raises(ValueError, match="if_use_per needs a replay buffer, and AgentPPO learns without one"):
         args.init_before_training()
+
+
+@pytest.mark.parametrize(
+    ("agent_class", "settings", "match"),
+    [
+        (AgentPPO, {"rnn_dim": 8, "horizon_len": 16, "seq_len": 7}, "horizon_len 16 is no multiple of seq_len 7"),
+        (AgentQMix, {"rnn_dim": 8, "if_use_per": True}, "Windows .* leave if_use_per, n_step alone"),
+        (AgentQMix, {"rnn_dim": 8, "n_step": 3}, "Windows .* leave if_use_per, n_step alone"),
+    ],
+)
+def test_what_a_memory_does_not_go_with_is_refused_before_training(agent_class, settings, match):
+    with pytest.raises(ValueError, match=match):
+        Config(agent_class, "CartPole-v1", **settings).init_before_training()
+
+
+def test_a_run_that_would_end_before_it_learns_is_warned_about():
+    with pytest.warns(UserWarning, match=r"break_step=300 ends the run while .*buffer_init_size=1,000"):
+        Config(AgentSAC, "Pendulum-v1", break_step=300).init_before_training()
+
+
+def test_two_names_of_an_environment_are_refused():
+    with pytest.raises(ValueError, match=r"'CartPole-v1' and .*'Pendulum-v1' are two"):
+        Config(AgentPPO, "CartPole-v1", {"env_name": "Pendulum-v1"}).init_before_training()
+    Config(AgentPPO, "CartPole-v1", {"env_name": "CartPole-v1"}).init_before_training()
+
+
+def test_gym_make_without_an_id_is_told():
+    with pytest.raises(ValueError, match=r"gym\.make needs its id: env_args={'env_name'"):
+        Config(AgentPPO, gym.make).init_before_training()
+
+
+def test_what_a_shallow_copy_asks_its_environment_is_its_own():
+    first = Config(AgentPPO, "CartPole-v1")
+    second = copy.copy(first)
+    assert second.state_dim == 4
+    first.env_class = "Pendulum-v1"
+    assert (first.state_dim, second.state_dim) == (3, 4)
+
+
+def test_no_cwd_is_the_one_of_the_other_settings():
+    assert Config(AgentSAC, Task, cwd=None).cwd == "./Task_SAC_0"
+    args = Config(AgentSAC, Task, cwd="here")
+    args.cwd = None
+    assert args.cwd == "./Task_SAC_0"
 
 
 def test_a_class_attribute_without_annotation_is_named():
@@ -284,6 +328,9 @@ def test_values_take_the_type_of_the_default(name: str, value: Any, expected: An
         ("callbacks", Task()),
         ("callbacks", "abc"),
         ("cwd", 5),
+        ("cwd", ""),
+        ("cwd", "a\0b"),
+        ("clip_grad_norm", 0),
         ("env_args", [1]),
         ("eval_env_args", []),
         ("env_class", 5),

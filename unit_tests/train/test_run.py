@@ -84,6 +84,12 @@ def test_every_agent_runs_and_leaves_its_files(agent_class, if_discrete):
     assert torch.equal(agent.greedy(state), run.agent.greedy(state))
 
 
+def test_the_random_beginning_ends_with_the_run():
+    run = train_agent(config(AgentSAC, Clock, {"num_envs": 4}, break_step=60, buffer_init_size=1000), True)
+    assert (run.total_step, run.agent.update_count, run.stop_reason) == (80, 0, "break_step 60 was reached")
+    assert complete()[-1, 0] == 80
+
+
 def test_a_single_environment_learns_in_its_own_units():
     Recorded.made.clear()
     how = {"gamma": 0.0, "learning_rate": 1e-2, "utd": 2.0, "net_dims": (32,), "buffer_init_size": 100}
