@@ -27,6 +27,7 @@ $(INSTALLED): requirements.txt requirements-no-deps.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed: make PYTHON=python3.12 ..."; exit 1; }
 	rm -rf $(VENV)
+	@echo "Installing torch and what the tests need into $(VENV), about 2 GB: once, for some minutes, without a word."
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -r requirements-no-deps.txt

@@ -213,8 +213,8 @@ MORE = [
         for gamma in (0.99, 0.9999)
     ),
     # REDQ has half of SAC's steps
-    Row("Pendulum-v1", "AgentSAC", 12_000, 400, SMALL, variant="@64"),
-    Row("Pendulum-v1", "AgentREDQ", 6_000, 200, SMALL),
+    Row("Pendulum-v1", "AgentSAC", 6_000, 200, SMALL, variant="@64"),
+    Row("Pendulum-v1", "AgentREDQ", 3_000, 100, SMALL),
     Row("LunarLanderContinuous-v3", "AgentSAC", 60_000, 2_000, SMALL, variant="@64"),
     Row("LunarLanderContinuous-v3", "AgentREDQ", 30_000, 1_000, SMALL),
 ]

@@ -11,12 +11,11 @@ from env import GymEnv, get_gym_env_args
 from run import evaluate, train
 
 
-def train_ddpg_for_pendulum(seed: int = 0, break_step: int = 20_000, agent_class=AgentDDPG) -> float:
+def train_ddpg_for_pendulum(seed: int = 0, break_step: int = 10_000, agent_class=AgentDDPG) -> float:
     """Mean return over 20 fresh episodes: about -1200 by random actions, -150 by the best; -200 counts as solved."""
     args = Config(random_seed=seed, break_step=break_step, cwd=f"Pendulum-v1_{agent_class.__name__}")
     args.eval_per_step = 1_000
     args.eval_times = 20
-    args.break_score = -160
 
     env = GymEnv("Pendulum-v1")
     get_gym_env_args(env, if_print=True)

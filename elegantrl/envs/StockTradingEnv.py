@@ -18,10 +18,11 @@ from torch.nn.functional import softshrink
 
 from ..device import device_of
 from ..warn import warn
-from .stock_data import load_prices, price_table
+from .stock_data import load_prices, numbers, price_table
 from .tensor import TensorEnv
 
 NO_ORDER = 0.1  # an action up to this size places no order; from there to 1 orders grow to the largest
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 STARTS = 4096  # of which a vector environment's episodes begin at one
 
 
@@ -83,9 +84,9 @@ class StockTrading:
         if self.gamma is not None:
             warn("gamma has no effect on the environment: its time limit truncates, so no reward stands for the rest")
         largest = self.max_stock if self.max_trade is None else self.max_trade
-        if not (self.initial_amount > 0 and largest > 0 and 0 <= self.cost_pct < 1):
+        if not (0 < self.initial_amount < math.inf and 0 < largest < math.inf and 0 <= self.cost_pct < 1):
             raise ValueError(
-                "initial_amount, max_stock and max_trade above 0 and a cost_pct from 0 to below 1 are needed, not "
+                "finite initial_amount, max_stock, max_trade above 0 and a cost_pct from 0 to below 1 are needed, not "
                 f"{self.initial_amount}, {self.max_stock}, {self.max_trade}, {self.cost_pct}"
             )
         close = price_table(load_prices().close if self.price_array is None else self.price_array)
@@ -96,6 +97,8 @@ class StockTrading:
         self.prices, self.turbulent = close[days], columns[2][days].any(1)  # (D, K), (D,)
         self.features = np.concatenate([column[days] for column in columns], axis=1, dtype=np.float32)
         num_days, self.action_dim = self.prices.shape
+        if num_days < 2:
+            raise ValueError(f"beg_idx={self.beg_idx}, end_idx={self.end_idx} leave {num_days} of {len(close)} days")
         self.state_dim = 1 + self.action_dim + self.features.shape[1]
         self.max_step = self.max_step or num_days - 1
         if not 0 < self.max_step < num_days:
@@ -104,12 +107,10 @@ class StockTrading:
     def _column(self, name: str, days: int) -> NDArray:
         """(D, any), with nothing in it where nothing was given."""
         given = getattr(self, name)
-        table = np.zeros((days, 0)) if given is None else np.array(given, np.float64).reshape(len(given), -1)
-        if len(table) != days or not np.isfinite(table).all():
-            raise ValueError(
-                f"{name} of shape {np.shape(given)} needs {days} rows, as many as prices, of finite numbers"
-            )
-        return table
+        table = np.zeros((days, 0)) if given is None else numbers(name, given)
+        if table.shape[:1] != (days,) or not (abs(table) < FLOAT32_MAX).all():
+            raise ValueError(f"{name} of shape {table.shape} needs {days} rows, as many as prices, of finite numbers")
+        return table.reshape(days, -1)
 
     def starts(self, num: int, random: np.random.Generator) -> NDArray:
         """Portfolios at the start of episodes, (num, 3 + 2 K): day, value, shares, cash, worth of each stock."""
@@ -172,6 +173,8 @@ class StockTradingEnv(StockTrading, gym.Env):
         value, self.shares, cash, worth, money = self.next_day(np, self.amount, self.shares, price, turbulent, wish)
         self.total_asset, self.amount, traded = float(value[0]), float(cash[0]), float(money[0])
         reward = 100 * math.log(self.total_asset / before)
+        if math.isnan(reward):
+            raise ValueError(f"an action holds a NaN on day {self.day}: {action.tolist()}")
         info = {"traded": traded, "cost": traded * self.cost_pct}
         return self._state(worth), reward, False, self.day >= self.last_day, info
 
@@ -184,7 +187,8 @@ class StockTradingEnv(StockTrading, gym.Env):
 class StockTradingVecEnv(StockTrading, TensorEnv):
     """N portfolios under the vector contract, tensors on one device.
 
-    Episodes begin at one of STARTS days and portfolios, drawn once. A world is (N, 3 + 2 K), as `starts` says.
+    Episodes begin at one of STARTS days and portfolios, drawn once. A world is what `starts` says: day (N, 1) long,
+    value (N, 1), shares (N, K), cash (N, 1), worth (N, K).
     """
 
     num_envs: int = 4
@@ -195,27 +199,28 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         super().__post_init__()
         starts = self.starts(STARTS if self.if_random_reset else 1, np.random.default_rng(0))
         name, device = self.env_name, device_of(self.gpu_id)
-        self._starts = torch.as_tensor(starts, dtype=self.dtype, device=device)
+        day, *money = torch.as_tensor(starts, device=device).split([1, 1, self.action_dim, 1, self.action_dim], dim=1)
+        self._starts = (day.long(), *(part.to(self.dtype) for part in money))
         self._prices = torch.as_tensor(self.prices, dtype=self.dtype, device=device)
         self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
         self._features = torch.as_tensor(self.features, device=device)
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
         self.env_name, self.may_look = name, self.device.type == "cpu"
 
-    def fresh(self) -> Tensor:
-        draws = torch.randint(len(self._starts), (self.num_envs,), generator=self.generator, device=self.device)
-        return self._starts.index_select(0, draws)  # three times as fast as [draws]
+    def fresh(self) -> tuple[Tensor, ...]:
+        draws = torch.randint(len(self._starts[0]), (self.num_envs,), generator=self.generator, device=self.device)
+        return tuple(part.index_select(0, draws) for part in self._starts)  # three times as fast as [draws]
 
-    def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        day, before, shares, cash, _ = world.split([1, 1, self.action_dim, 1, self.action_dim], dim=1)
+    def advance(self, world: tuple[Tensor, ...], action: Tensor) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+        day, before, shares, cash, _ = world
         day = day + 1
-        today = day[:, 0].long()
+        today = day[:, 0]
         price = self._prices.index_select(0, today)
         turbulent = None if self.turbulence_array is None else self._turbulent.index_select(0, today)
         value, *rest, _ = self.next_day(torch, cash, shares, price, turbulent, softshrink(action, NO_ORDER))
         reward = 100 * torch.log(value / before)[:, 0]
-        return torch.cat([day, value, *rest], dim=1), reward, torch.zeros_like(reward, dtype=torch.bool)
+        return (day, value, *rest), reward, torch.zeros_like(reward, dtype=torch.bool)
 
-    def observe(self, world: Tensor) -> Tensor:
-        own = world[:, 2 + self.action_dim :] / world[:, 1:2]
-        return torch.cat([own, self._features.index_select(0, world[:, 0].long())], dim=1)
+    def observe(self, world: tuple[Tensor, ...]) -> Tensor:
+        day, value, _, cash, worth = world
+        return torch.cat([cash / value, worth / value, self._features.index_select(0, day[:, 0])], dim=1)

@@ -52,14 +52,18 @@ def load_prices() -> Prices:
 def price_table(prices: Any) -> NDArray:
     """(D, K) float64 from an array, or from a pandas frame: dates by names, or FinRL's with columns date, tic, close.
 
-    ValueError: another shape, or a price that is no positive number, by its day and stock.
+    ValueError: another shape, days out of order, or a price that is no positive number, by its day and stock.
     """
     if {"date", "tic", "close"} <= set(getattr(prices, "columns", ())):
+        if (twice := prices[["date", "tic"]].duplicated()).any():
+            raise ValueError(f"prices have a date and tic twice: {prices[['date', 'tic']][twice].iloc[0].tolist()}")
         prices = prices.pivot(index="date", columns="tic", values="close")
-    table = np.array(prices, np.float64)
-    if table.ndim != 2 or len(table) < 2:
-        raise ValueError(f"prices of shape (days, stocks), at least 2 days, are needed, not {table.shape}")
-    wrong = ~(np.isfinite(table) & (table > 0))
+    table = numbers("prices", prices)
+    if table.ndim != 2 or len(table) < 2 or not table.size:
+        raise ValueError(f"prices of shape (days, stocks), at least 2 days and 1 stock, are needed, not {table.shape}")
+    with np.errstate(over="ignore"):
+        single = table.astype(np.float32)  # as StockTradingVecEnv has them
+    wrong = ~(np.isfinite(single) & (single > 0))
     if wrong.any():
         day, stock = np.argwhere(wrong)[0]
         named = f" ({prices.index[day]}, {prices.columns[stock]})" if hasattr(prices, "columns") else ""
@@ -70,11 +74,30 @@ def price_table(prices: Any) -> NDArray:
     return table
 
 
+def numbers(name: str, given: Any) -> NDArray:
+    """What was given as `name`, float64, with NaN for what is missing.
+
+    ValueError: it holds something else, or it is a pandas frame or series whose index does not rise, so that the days
+    may be out of order, the newest first or one twice.
+    """
+    index: Any = getattr(given, "index", None)
+    is_frame = hasattr(index, "is_monotonic_increasing")
+    try:
+        table = np.array(given.astype(object).where(given.notna(), np.nan) if is_frame else given, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must be numbers, a row for each day (a frame: dates as the index, names as columns): {error}"
+        ) from error
+    if is_frame and not (index.is_monotonic_increasing and index.is_unique):
+        raise ValueError(f"{name} must be in the order of time, each date once: try .sort_index() on the frame")
+    return table
+
+
 def indicators(prices: Any, names: Sequence[str] = INDICATORS) -> NDArray:
     """Technical indicators of each stock by stockstats, (D, F * K) float32; row d is known at the close of day d.
 
     Each is made free of the price level: the RSI as (RSI - 50) / 50, what is in units of price relative to the close.
-    ImportError: stockstats is not installed.
+    ImportError: stockstats is not installed. ValueError: one that needs more than closes, or that it does not know.
     """
     try:
         import stockstats
@@ -86,7 +109,10 @@ def indicators(prices: Any, names: Sequence[str] = INDICATORS) -> NDArray:
     frames = [stockstats.wrap(pd.DataFrame({"close": column})) for column in close.T]
     table = np.empty((len(names), *close.shape))
     for i, name in enumerate(names):
-        values = np.stack([frame[name].to_numpy() for frame in frames], axis=1)
+        try:
+            values = np.stack([frame[name].to_numpy() for frame in frames], axis=1)
+        except (KeyError, UserWarning) as error:
+            raise ValueError(f"stockstats makes no indicator {name!r} from closes alone") from error
         if name.startswith("rsi"):
             table[i] = (values - 50) / 50
         else:
@@ -97,8 +123,10 @@ def indicators(prices: Any, names: Sequence[str] = INDICATORS) -> NDArray:
 def turbulence(prices: Any, window: int = 252) -> NDArray:
     """How unusual a day's returns are against those of the `window` days before it, (D,); 0 until there are so many.
 
-    The squared Mahalanobis distance (Kritzman and Li 2010, equation 1), as FinRL has it.
+    The squared Mahalanobis distance (Kritzman and Li 2010, equation 1), as FinRL has it. ValueError: a window below 2.
     """
+    if window < 2:
+        raise ValueError(f"window={window}: the spread of at least 2 days is needed")
     close = price_table(prices)
     change = close[1:] / close[:-1] - 1
     index = np.zeros(len(close))

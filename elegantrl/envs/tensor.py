@@ -5,7 +5,7 @@ Letters: N environments, W world, S state, A action.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import gymnasium as gym
@@ -17,10 +17,19 @@ from torch import Tensor
 from ..device import device_of
 from .spaces import ActionCodec
 
+World = Any  # Tensor (N, W), or a tuple of such
+
 
 def columns(*parts: Tensor) -> Tensor:
     """Numbers of each environment, (N,) each, side by side: (N, W) with contiguous columns, the fast layout here."""
     return torch.stack(parts).T
+
+
+def each(function: Callable[..., Tensor], *worlds: World) -> World:
+    """Of each tensor that a world is made of, at the same places in all worlds."""
+    if isinstance(worlds[0], Tensor):
+        return function(*worlds)
+    return tuple(map(function, *worlds))
 
 
 class TensorEnv:
@@ -43,14 +52,17 @@ class TensorEnv:
 
     The methods return new tensors of fixed shapes, and neither loop over environments nor look at a value (`if`,
     `.item()`, boolean indexing): then a step never makes the host wait, and a CUDA graph can hold it. What is random
-    comes from `uniform` and `normal`. Attributes that the methods need are set before `super().__init__`.
+    comes from `uniform` and `normal`. Attributes that the methods need are set before `super().__init__`. A world may
+    also be a tuple of tensors (N, any), each of the dtype that it needs.
 
     gpu_id: -1 is the CPU. max_step: steps (None: the class's own). dtype: of the world; float64 is for comparisons.
     """
 
     autoreset: ClassVar[str] = "same_step"
     state_dtype: torch.dtype = torch.float32
-    may_look: bool = False  # at a value in each step: on a CPU that is cheaper than new starts that nobody needs
+    # At a value in each step: on a CPU that is cheaper than new starts that nobody needs. Then a world is replaced and
+    # not copied, so `observe` must return new tensors; where no episode ends, the state and `final_obs` are one tensor.
+    may_look: bool = False
     state_dim: int | tuple[int, ...]
     action_dim: int  # A, or the number of actions
     if_discrete: bool = False
@@ -71,18 +83,18 @@ class TensorEnv:
 
     # what a subclass says
 
-    def fresh(self) -> Tensor:
+    def fresh(self) -> World:
         """The world at the start of N new episodes, (N, W)."""
         raise NotImplementedError(f"{type(self).__name__} must define fresh() -> world (N, W).")
 
-    def advance(self, world: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def advance(self, world: World, action: Tensor) -> tuple[World, Tensor, Tensor]:
         """The world one step later (N, W), reward (N,), and whether the task itself ended (N,) bool.
 
         action: (N, A) in [-1, 1], or (N,) long. Neither argument may be changed in place.
         """
         raise NotImplementedError(f"{type(self).__name__} must define advance(world, action).")
 
-    def observe(self, world: Tensor) -> Tensor:
+    def observe(self, world: World) -> Tensor:
         """What the policy sees of a world, (N, W) -> (N, S)."""
         raise NotImplementedError(f"{type(self).__name__} must define observe(world) -> state (N, S).")
 
@@ -108,7 +120,7 @@ class TensorEnv:
         """N new episodes: states (N, S). seed: of everything that is random from here on."""
         if seed is not None:
             self.generator.manual_seed(seed)
-        self.world.copy_(world := self.fresh())
+        each(Tensor.copy_, self.world, world := self.fresh())
         self.steps.zero_()
         return self._state(world), {}
 
@@ -126,30 +138,33 @@ class TensorEnv:
         steps = self.steps + 1
         truncate = steps >= self.limit
         done = terminal | truncate
-        final = self._state(world)
+        state = final = self._state(world)
         if self.may_look and not bool(done.any()):
-            state = final.clone()
+            self.world, self.steps = world, steps
         else:
-            world = torch.where(done, self.fresh().T, world.T).T  # always N new starts, so that shapes are fixed
-            steps = steps * ~done
+            world = each(lambda new, old: torch.where(done, new.T, old.T).T, self.fresh(), world)  # always N new starts
             state = self._state(world)
-        self.world.copy_(world)  # in place, so that addresses are fixed
-        self.steps.copy_(steps)
+            each(Tensor.copy_, self.world, world)  # in place, so that addresses are fixed
+            self.steps.copy_(steps * ~done)
         return state, reward.float(), terminal, truncate, {"final_obs": final}
 
-    def _state(self, world: Tensor) -> Tensor:
+    def _state(self, world: World) -> Tensor:
         return self.observe(world).to(self.state_dtype)
 
-    def get_state(self) -> dict[str, Tensor]:
+    def get_state(self) -> dict[str, Any]:
         """All that decides what comes next, as new tensors: `world` (N, W), `steps` (N,), `generator`."""
-        return {"world": self.world.clone(), "steps": self.steps.clone(), "generator": self.generator.get_state()}
+        return {
+            "world": each(Tensor.clone, self.world),
+            "steps": self.steps.clone(),
+            "generator": self.generator.get_state(),
+        }
 
-    def set_state(self, state: Mapping[str, Tensor]) -> Tensor:
+    def set_state(self, state: Mapping[str, Any]) -> Tensor:
         """Goes back to what `get_state` gave; returns the states (N, S) there."""
-        self.world.copy_(state["world"])
+        each(Tensor.copy_, self.world, state["world"])
         self.steps.copy_(state["steps"])
         self.generator.set_state(state["generator"])
-        return self._state(self.world.clone())
+        return self._state(each(Tensor.clone, self.world))
 
     def close(self) -> None:
         """Nothing to release: part of the contract."""

@@ -106,7 +106,7 @@ def test_both_environments_agree_step_by_step(seed: int, rules: dict) -> None:
         assert rewards.numpy() == pytest.approx(reward, abs=1e-4)
         assert not terminals.any() and bool(truncates.all()) == truncate == (day == 11)
         if day < 11:
-            assert torch.equal(vector.world[0, 2:5], torch.as_tensor(single.shares))
+            assert torch.equal(vector.world[2][0], torch.as_tensor(single.shares))
     assert np.array_equal(states, np.tile(single.reset()[0], (5, 1)))  # the next episode's first
 
 
@@ -118,11 +118,10 @@ def test_portfolios_conserve_money_and_never_go_below_zero(seed: int) -> None:
     env.reset(seed)
     assert env.dtype == torch.float32
     for _ in range(7):
-        day, _, *shares, cash = env.world.double().T[:6]
+        day, _, old, cash = (part.double().squeeze(1) for part in env.world[:4])
         price = torch.as_tensor(env.prices)[day.long() + 1]
         env.step(torch.rand(16, 3, generator=random) * 2 - 1)
-        _, new_value, *new_shares, new_cash = env.world.double().T[:6]
-        old, new = torch.stack(shares, 1), torch.stack(new_shares, 1)
+        _, new_value, new, new_cash = (part.double().squeeze(1) for part in env.world[:4])
         assert bool((new_cash >= 0).all()) and bool((new >= 0).all()) and torch.equal(new, new.round())
         cost = COST * ((new - old).abs() * price).sum(1)
         held = cash + (old * price).sum(1)
@@ -149,6 +148,18 @@ def test_starts_are_random_in_training_and_fixed_in_evaluation() -> None:
         assert len(torch.unique(fixed.reset(seed=1)[0], dim=0)) == 1
 
 
+def test_what_was_returned_stays_as_it_was() -> None:
+    env = StockTradingVecEnv(price_array=market(0, 40), max_step=3, num_envs=4)
+    kept = [env.reset(seed=0)[0], *(x for _ in range(7) for x in env.step(torch.rand(4, 3))[:4])]
+    copies = [x.clone() for x in kept]
+    saved = env.get_state()
+    for _ in range(4):
+        env.step(torch.rand(4, 3))
+    again = env.set_state(saved)
+    env.reset(seed=1)
+    assert all(torch.equal(x, y) for x, y in zip(kept, copies, strict=True)) and torch.equal(again, kept[-4])
+
+
 def test_days_are_chosen_and_an_episode_ends_by_truncation_on_the_last() -> None:
     env = StockTradingEnv(beg_idx=2, end_idx=7, price_array=market(0), if_random_reset=False)
     env.reset()
@@ -167,6 +178,21 @@ def test_bad_input_is_refused_by_name() -> None:
         StockTradingEnv(price_array=prices, turbulence_array=np.full(12, np.nan))
     with pytest.raises(ValueError, match=r"cost_pct from 0 to below 1 are needed, not 1000000.0, 100.0, None, 1"):
         StockTradingEnv(price_array=prices, cost_pct=1)
+    for rules, word in (
+        ({"max_stock": np.inf}, "finite initial_amount, max_stock, max_trade"),
+        ({"max_trade": np.inf}, "finite initial_amount"),
+        ({"initial_amount": np.inf}, "finite initial_amount"),
+        ({"beg_idx": 11}, "beg_idx=11, end_idx=None leave 1 of 12 days"),
+        ({"tech_array": 3.0}, r"tech_array of shape \(\) needs 12 rows"),
+        ({"tech_array": np.full((12, 1), 1e300)}, "tech_array .* finite"),  # beyond float32
+        ({"tech_array": np.full((12, 1), "up")}, "tech_array must be numbers"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            StockTradingEnv(price_array=prices, **rules)
+    env = StockTradingEnv(price_array=prices)
+    env.reset()
+    with pytest.raises(ValueError, match=r"an action holds a NaN on day 1: \[0.5, nan, 0.0\]"):
+        env.step([0.5, np.nan, 0.0])
     prices[4, 1] = np.nan
     for env_class in (StockTradingEnv, StockTradingVecEnv):
         with pytest.raises(ValueError, match=r"1 of 36 prices .* first nan at day 4, stock 1"):

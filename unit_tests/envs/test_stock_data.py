@@ -44,6 +44,31 @@ def test_a_price_table_is_an_array_or_a_frame_wide_or_long() -> None:
     for bad, word in (([[1.0, 2.0]], "at least 2 days"), ([1.0, 2.0], "shape"), ([[1.0], [0.0]], "first 0.0 at day 1")):
         with pytest.raises(ValueError, match=word):
             price_table(bad)
+    for bad, word in (
+        (CLOSES[:, :0], r"1 stock, are needed, not \(120, 0\)"),
+        (CLOSES * 1e37, r"no positive number, first .*e\+38 at day 0, stock 1"),  # beyond float32
+        ([["a", "b"], ["c", "d"]], "must be numbers"),
+        (wide.rename_axis("date").reset_index(), "must be numbers.* dates as the index"),
+        (pd.concat([long, long.iloc[:1]]), "a date and tic twice: .*2020-01-01.*, 'A'"),
+    ):
+        with pytest.raises(ValueError, match=word):
+            price_table(bad)
+    missing = wide.bfill().astype("Float64")
+    missing.iloc[7, 1] = pd.NA
+    with pytest.raises(ValueError, match="first nan at day 7, stock 1"):
+        price_table(missing)
+
+
+def test_a_frame_that_is_not_in_the_order_of_time_is_refused() -> None:
+    """The newest day first, as many sites deliver it, would be trading backwards in time."""
+    dates = pd.bdate_range("2020-01-01", periods=120)
+    wide = pd.DataFrame(CLOSES, dates)
+    for bad in (wide[::-1], wide.sample(frac=1, random_state=0), pd.concat([wide, wide.iloc[-1:]])):
+        with pytest.raises(ValueError, match="prices must be in the order of time, each date once"):
+            StockTradingEnv(price_array=bad)
+    with pytest.raises(ValueError, match="tech_array must be in the order of time"):
+        StockTradingEnv(price_array=wide, tech_array=wide[::-1])
+    assert np.array_equal(StockTradingEnv(price_array=wide, tech_array=wide).prices, CLOSES)
 
 
 def test_indicators_are_those_of_their_definition() -> None:
@@ -56,6 +81,9 @@ def test_indicators_are_those_of_their_definition() -> None:
     )
     rising = np.outer(1.01 ** np.arange(60), [1.0, 2.0])
     assert indicators(rising, ("rsi_30",))[-1] == pytest.approx(1)  # an RSI of 100
+    for name in ("atr", "nonsense"):  # the first needs highs and lows
+        with pytest.raises(ValueError, match=f"no indicator '{name}' from closes alone"):
+            indicators(rising, (name,))
 
 
 def test_turbulence_is_the_distance_of_a_day_from_the_days_before() -> None:
@@ -66,6 +94,8 @@ def test_turbulence_is_the_distance_of_a_day_from_the_days_before() -> None:
     past = change[day - 21 : day - 1]
     assert index[day] == pytest.approx((change[day - 1] - past.mean()) ** 2 / past.var(ddof=1))
     assert not index[:21].any() and (index[21:] > 0).all()
+    with pytest.raises(ValueError, match="window=1"):
+        turbulence(CLOSES, window=1)
 
 
 def test_nothing_comes_from_the_future() -> None:

@@ -68,6 +68,41 @@ def test_a_template_of_a_few_lines_keeps_the_contract():
     assert reward.dtype == torch.float32 and terminal.dtype == truncate.dtype == torch.bool
 
 
+class CountedWalk(Walk):
+    """The same with a world of two tensors: the place, and a count of steps, long."""
+
+    def fresh(self):
+        return super().fresh(), torch.zeros(self.num_envs, 1, dtype=torch.long)
+
+    def advance(self, world, action):
+        place, reward, terminal = super().advance(world[0], action)
+        return (place, world[1] + 1), reward, terminal
+
+    def observe(self, world):
+        return world[0].clone()
+
+
+@pytest.mark.parametrize("may_look", [False, True])
+def test_a_world_may_be_several_tensors(may_look):
+    plain, several = Walk(3), CountedWalk(3)
+    several.may_look = may_look
+    if may_look:  # then no start is drawn that nobody needs: both begin at 0
+        plain.uniform = several.uniform = lambda low, high, *size: torch.full((3, *size), low)
+    assert torch.equal(plain.reset(seed=0)[0], several.reset(seed=0)[0])
+    generator = torch.Generator().manual_seed(0)
+    for step in range(20):
+        action = torch.randint(2, (3,), generator=generator)
+        for x, y in zip(plain.step(action)[:4], several.step(action)[:4], strict=True):
+            assert torch.equal(x, y)
+        assert torch.equal(several.world[1][:, 0].int(), several.steps)
+        if step == 10:
+            saved, after = several.get_state(), several.step(action)
+            assert torch.equal(several.set_state(saved), saved["world"][0])
+            for x, y in zip(after[:4], several.step(action)[:4], strict=True):
+                assert torch.equal(x, y)
+            plain.step(action)
+
+
 @pytest.mark.parametrize("env_class", BUILT_IN)
 def test_shapes_and_dtypes(env_class):
     env = env_class(num_envs=5)
