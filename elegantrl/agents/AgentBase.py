@@ -404,6 +404,7 @@ class AgentOffPolicy(AgentBase):
 
     target_nets: ClassVar[tuple[str, ...]] = ("act", "cri")
 
+    clip_grad_norm = math.inf  # the rare, large errors at an episode's end are what Q has to learn from
     batch_size: int = 256  # transitions in one update
     buffer_size: int = 1_000_000  # transitions that the replay buffer keeps, of all environments together
     buffer_init_size: int = 1000  # transitions by random actions before the first update

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import ClassVar
 
 import torch
@@ -26,7 +25,6 @@ class AgentDQN(AgentOffPolicy):
     if_discrete = True
     batch_size = 64
     learning_rate = 5e-4
-    clip_grad_norm = math.inf  # the rare, large errors at an episode's end are what Q has to learn from
     utd = 0.25  # an update every four transitions
     explore_rate: float | LinearSchedule = LinearSchedule(1.0, 0.05, fraction=0.1)  # share of random actions
 

@@ -24,6 +24,7 @@ class AgentMADDPG(TeamAgent, AgentDDPG):
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous", "discrete")
 
     if_share_params: bool = False
+    clip_grad_norm = 3.0  # the authors' code clips too
     num_ensembles: int = 1  # critics of each agent
     gumbel_tau: float = 1.0  # temperature of the Gumbel-softmax
     lambda_logit: float = 1e-3  # weight of the logits' mean square in the actor's loss

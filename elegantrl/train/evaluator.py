@@ -39,6 +39,7 @@ class Scores:
         self.records = Recorder()
         self.elapsed_before, self.started = 0.0, time.monotonic()
         self.evaluated_at = -math.inf
+        self.deadline = math.inf  # of time.monotonic(), for the evaluation under way
         self.stop_seen = self._stop_mark()
         self.console = console or Console(args.break_step)
         if self.stop_seen is not None and console is None:
@@ -49,6 +50,11 @@ class Scores:
         due = total_step >= self.next_step and time.monotonic() - self.evaluated_at >= self.args.eval_gap
         done = bool(self.records.rows) and total_step == self.records.last_step
         return not done and (due or force)
+
+    def check_time(self) -> None:
+        """Called during an evaluation. TimeoutError: the deadline is over."""
+        if time.monotonic() > self.deadline:
+            raise TimeoutError("it takes too long")
 
     @property
     def next_step(self) -> int:
@@ -111,10 +117,10 @@ class NoEvaluator(Scores):
     def should_stop(self) -> str | None:
         return None
 
-    def start(self) -> None:
+    def hear(self, wait: bool = False) -> None:
         pass
 
-    stop = close = start
+    start = stop = close = hear
 
 
 class Evaluator(Scores):
@@ -147,7 +153,7 @@ class Evaluator(Scores):
             return False
         seed = self.args.seed_for("evaluate", len(self.records.rows))
         tally = TeamTally()
-        returns, lengths = play_greedily(self.env, agent, self.episodes, seed, tally=tally)
+        returns, lengths = play_greedily(self.env, agent, self.episodes, seed, self.check_time, tally)
         previous_step = self.records.last_step
         is_best = returns.mean() > self.records.best_return
         row = {"total_step": total_step, "avgR": returns.mean(), "stdR": returns.std(), "expR": exp_r}
@@ -256,7 +262,7 @@ class EvaluatorProc(Scores):
         return True
 
     def hear(self, wait: bool) -> None:
-        """Takes what the process has said; `wait`: until it is idle. Raises ProcessFault."""
+        """Takes what the process has said; `wait`: until it is idle. Raises ProcessFault; TimeoutError if it waits."""
         while True:
             for kind, *values in self.child.messages() if not wait else (m for _, m in listen([self.child])):
                 if kind == "line":
@@ -268,6 +274,7 @@ class EvaluatorProc(Scores):
                     self.replace(*values)
             if not (wait and self.child.todo):
                 return
+            self.check_time()
 
     def take(self, row: dict[str, float]) -> None:
         is_best = row["avgR"] > self.records.best_return

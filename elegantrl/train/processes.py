@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import connection
+from multiprocessing import connection, resource_tracker
 from types import ModuleType
 from typing import Any
 
@@ -62,7 +62,8 @@ class Child:
         """Starts the process. opening: messages before all others."""
         self.board = SharedTensors({"steps": ((), torch.int64), "closing": ((), torch.bool)})
         self.signs = self.board.views()
-        self.steps, self.heard, self.is_ready = 0, time.monotonic(), False
+        self.steps, self.is_ready = 0, False
+        self.heard = self.looked = time.monotonic()
         self.pipe, theirs = CONTEXT.Pipe()
         arguments = (theirs, self.board, self.payload, self.shared, self.threads)
         process = CONTEXT.Process(target=live, args=arguments, name=self.name, daemon=True)
@@ -90,6 +91,7 @@ class Child:
 
     def messages(self) -> Iterator[tuple]:
         """What it has said since. The last of them is ("lost", why) if it is dead or hangs. Raises ProcessFault."""
+        self.forgive()
         dead = not self.process.is_alive()  # asked first: what it said before its end is still to be read
         with suppress(EOFError, OSError):
             while self.pipe.poll():
@@ -102,6 +104,12 @@ class Child:
         if why is not None:
             self.is_ready = False
             yield "lost", why
+
+    def forgive(self) -> None:
+        """A time in which nobody looked is no silence: this process was stopped, by Ctrl-Z say, and they with it."""
+        gap, self.looked = time.monotonic() - self.looked, time.monotonic()
+        if gap > LOOK + GRACE:
+            self.heard += gap
 
     def hangs(self) -> str | None:
         """Why it counts as hung, if it does."""
@@ -145,11 +153,7 @@ class Child:
 
 def listen(children: Sequence[Child], timeout: float = LOOK) -> Iterator[tuple[Child, tuple]]:
     """What the children say within `timeout` seconds, as it comes. See `Child.messages`."""
-    waiting, start = [x for child in children for x in (child.pipe, child.process.sentinel)], time.monotonic()
-    connection.wait(waiting, timeout)
-    if time.monotonic() > start + timeout + GRACE:  # this process was stopped, by Ctrl-Z say, and they with it
-        for child in children:
-            child.heard = time.monotonic()
+    connection.wait([x for child in children for x in (child.pipe, child.process.sentinel)], timeout)
     for child in children:
         for message in child.messages():
             yield child, message
@@ -206,6 +210,7 @@ def interrupts_blocked() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    resource_tracker.ensure_running()  # it would be started with the first process, and ends the blocking
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from typing import Any
@@ -25,11 +26,12 @@ from .load import init_agent as init_agent
 from .load import load_agent as load_agent
 from .load import render_agent as render_agent
 from .load import valid_agent as valid_agent
-from .processes import Link, cores, why_not_elsewhere
+from .processes import LOOK, Link, cores, why_not_elsewhere
 from .processes import check_subprocess as check_subprocess
 from .processes import safely_terminate_process as safely_terminate_process
 from .worker import PipeWorker, Worker
 
+LAST_SECONDS = 10.0  # that the evaluation after Ctrl-C may take
 ONE_THREAD_UP_TO = 512  # width of hidden layers; on busy cores a second thread makes small networks many times slower
 
 
@@ -79,6 +81,9 @@ class Run:
     def start_parts(self) -> None:
         """Called once it is clear that the run begins."""
 
+    def look(self, timeout: float = LOOK) -> None:
+        """Raises what has failed in another process, or fails there within `timeout` seconds."""
+
     def close_parts(self) -> None:
         """What does not concern files."""
         self.eval_env.close()
@@ -92,6 +97,7 @@ class Run:
     def begin(self) -> None:
         """Resumes from cwd if asked, else seeds the environments; then collects what must be there before learning."""
         resumed = self.resume() if self.args.continue_train else False
+        self.evaluations = len(self.evaluator.records.rows)  # of which callbacks have been told
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
@@ -110,12 +116,26 @@ class Run:
     def evaluate(self, force: bool = False) -> None:
         """Evaluates where it is due."""
         exp_r, train_return = self.worker.summary()
-        logs, known = {**self.learner.summary(), "trainR": train_return}, len(self.evaluator.records.rows)
+        logs = {**self.learner.summary(), "trainR": train_return}
         if self.evaluator.evaluate_and_save(self.agent, self.total_step, exp_r, logs, force):
             self.worker.clear_summary()
             self.learner.clear_summary()
-        for _ in range(len(self.evaluator.records.rows) - known):  # in another process it takes its time
+        while self.evaluations < len(self.evaluator.records.rows):  # in another process it takes its time
+            self.evaluations += 1
             self.call("on_evaluate")
+
+    def interrupted(self) -> None:
+        """Ctrl-C ends the run, after a last evaluation for at most LAST_SECONDS or until another Ctrl-C."""
+        self.break_off("interrupted")
+        if not self.logs:  # nothing has been learned
+            self.console.line("Interrupted: the run is being ended.")
+            return
+        self.console.line(f"Interrupted: a last evaluation of {LAST_SECONDS:g} seconds at most, Ctrl-C leaves it out.")
+        self.evaluator.deadline = time.monotonic() + LAST_SECONDS
+        try:
+            self.evaluate(force=True)
+        except (KeyboardInterrupt, Exception) as error:  # whatever an interrupted environment raises
+            self.console.line(f"The last evaluation was left out: {type(error).__name__} {error}")
 
     def call(self, hook: str) -> None:
         """Gives the run to every callback that has this hook."""
@@ -260,6 +280,19 @@ class ProcessRun(Run):
         args.__dict__["num_envs"] = twin.num_envs  # which the environment may have said
         self.learner = Learner(self.agent, args, num_envs=workers * args.num_envs)
         self.evaluator = self.evaluator_of(lambda: EvaluatorProc(args, self.agent, threads))
+        self.worker.look, self.looked = self.look, time.monotonic()
+        self.gradients, self.agent.gradients = self.agent.gradients, self.gradients_and_look
+
+    def gradients_and_look(self, *what: Any) -> Any:
+        """The agent's gradients, and every LOOK seconds a look between them: an update may be long."""
+        if time.monotonic() > self.looked + LOOK:
+            self.look(timeout=0.0)
+        return self.gradients(*what)
+
+    def look(self, timeout: float = LOOK) -> None:
+        self.worker.hear(timeout)
+        self.evaluator.hear(wait=False)
+        self.looked = time.monotonic()
 
     def say(self, text: str) -> None:
         self.console.line(text)
@@ -276,6 +309,7 @@ class ProcessRun(Run):
         self.evaluator.start()
 
     def close_parts(self) -> None:
+        self.agent.gradients = self.gradients  # as found: who goes on with the agent has no such processes
         self.worker.close()
         self.evaluator.stop()
 
@@ -295,6 +329,11 @@ class InRanks(Run):
     def start_parts(self) -> None:
         self.ranks.equal(self.agent.tensors())
         super().start_parts()
+
+    def look(self, timeout: float = LOOK) -> None:
+        super().look(timeout)
+        for check in self.ranks.watched:
+            check(0.0)
 
     def agree(self, value: Any) -> Any:
         return self.ranks.agree(value)
@@ -326,8 +365,7 @@ def train(args: Config, kind: type[Run]) -> Run:
                 run.checkpoint_if_due()
             run.evaluate(force=True)
         except KeyboardInterrupt:
-            run.break_off("interrupted")
-            run.console.line("Interrupted: the run is being ended.")
+            run.interrupted()
         except BaseException as error:
             run.break_off(type(error).__name__)
             raise

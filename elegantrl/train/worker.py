@@ -15,7 +15,7 @@ from ..envs.watch import WatchedEnv
 from ..faults import EnvironmentFault, ProcessFault
 from ..trajectory import Trajectory
 from .config import Config, build_agent, build_vec_env, seed_everything
-from .processes import Child, Link, listen
+from .processes import LOOK, Child, Link, listen
 from .shared import SharedTensors, SharedTrajectories
 
 
@@ -157,7 +157,8 @@ class PipeWorker(Tally):
             Child(f"Worker {self.ids[i]}", work, (args, i), shared, threads, args.worker_timeout)
             for i in range(workers)
         ]
-        self.first_rollout = [0] * workers  # of the process that is now in this place
+        self.look: Callable[[], None] = self.hear  # called while it waits
+        self.seams: set[tuple[int, int]] = set()  # places, and the first rollouts of Workers that were put there
         self.begun = 0  # rollouts that were asked for
         self.ended = 0  # rollouts that were handed on
         self.restarts = 0
@@ -186,8 +187,8 @@ class PipeWorker(Tally):
             self.begun += 1
         self.wait_for(self.ended + 1)
         trajectory = self.trajectories[self.ended % (self.lag + 1)]
-        for place, first in enumerate(self.first_rollout):
-            if first == self.ended > 0:
+        for place in range(len(self.children)):
+            if (place, self.ended) in self.seams and self.ended > 0:
                 columns = torch.arange(self.running.numel())[self.shared.columns(place)]
                 self.running[columns] = 0.0
                 self.cut(columns)
@@ -198,11 +199,15 @@ class PipeWorker(Tally):
     def wait_for(self, rollouts: int) -> None:
         """Until every Worker has delivered so many. Raises what a Worker raised."""
         while any(self.delivered(child) < rollouts for child in self.children):
-            for child, (kind, *values) in listen(self.children):
-                if kind == "done":
-                    child.answered()
-                elif kind == "lost":
-                    self.replace(child, *values)
+            self.look()
+
+    def hear(self, timeout: float = LOOK) -> None:
+        """Takes what they say within `timeout` seconds. Raises what a Worker raised."""
+        for child, (kind, *values) in listen(self.children, timeout):
+            if kind == "done":
+                child.answered()
+            elif kind == "lost":
+                self.replace(child, *values)
 
     def delivered(self, child: Child) -> int:
         return self.begun - len(child.todo)
@@ -215,7 +220,7 @@ class PipeWorker(Tally):
         self.restarts += 1
         self.say(f"{told}. Restart {self.restarts} of {limit} (max_restarts).")
         place = self.children.index(child)
-        self.first_rollout[place] = self.delivered(child)
+        self.seams.add((place, self.delivered(child)))
         child.seed = self.args.seed_for("worker", self.ids[place], self.restarts)
         child.restart(("restart", child.seed))
 

@@ -56,6 +56,12 @@ class Values(CriticBase):
         return (-self.weight * (action[..., 0] - 0.5).square()).reshape(self.shape)
 
 
+def test_one_agent_with_a_replay_buffer_does_not_clip():
+    """Clipped, the ends of LunarLanderContinuous's episodes (-100) were outvoted: the critic put them at -2000."""
+    for agent_class, _ in OFF_POLICY:
+        assert agent_class.hyper_parameters()["clip_grad_norm"] == np.inf
+
+
 # --- counting ---
 @pytest.mark.parametrize("agent_class, if_discrete", OFF_POLICY, ids=name)
 def test_updates_are_those_of_the_rollout_however_full_the_buffer_is(agent_class, if_discrete):

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -38,12 +39,16 @@ pytestmark = pytest.mark.timeout(600)  # a few seconds on free cores; each proce
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(monkeypatch):
-    """No child, no zombie, no shared memory, and the caller's start method and threads are as before."""
+    """No child, no zombie, no shared memory, and the caller's start method and threads are as before.
+
+    Only Python's own tracker of resources, which it starts before the first process, lives as long as this process.
+    """
     monkeypatch.setattr(evaluator, "draw_learning_curve", lambda table, title, path, score: Path(path).touch())
     method, threads = multiprocessing.get_start_method(allow_none=True), torch.get_num_threads()
     before = shared_memory()
     yield
-    assert multiprocessing.active_children() == []
+    assert children_of(os.getpid()) <= {resource_tracker._resource_tracker._pid}
+    assert multiprocessing.active_children() == []  # asked later: it reaps zombies
     assert shared_memory() <= before
     assert multiprocessing.get_start_method(allow_none=True) == method and torch.get_num_threads() == threads
 
@@ -52,17 +57,26 @@ def shared_memory():
     return {name for name in os.listdir("/dev/shm") if name.startswith(f"torch_{os.getpid()}")}
 
 
-def of_group(group):
-    """Living processes of a process group, zombies included."""
-    found = []
+def processes_now():
+    """State, parent and group of every process by its id."""
+    found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group:
-            found.append(int(stat.parent.name))
+        with contextlib.suppress(OSError):
+            state, parent, group, *_ = stat.read_text().rpartition(")")[2].split()
+            found[int(stat.parent.name)] = state, int(parent), int(group)
     return found
+
+
+def children_of(pid):
+    """Its children, zombies included."""
+    return {child for child, (_, parent, _) in processes_now().items() if parent == pid}
+
+
+def of_group(group):
+    """Processes of a process group, without zombies of which the parent is dead: init alone can reap those."""
+    now = processes_now()
+    mine = {pid for pid, (_, _, own) in now.items() if own == group}
+    return [pid for pid in mine if now[pid][0] != "Z" or now[pid][1] in {*mine, os.getpid()}]
 
 
 # --- what they repeat ---
@@ -124,6 +138,35 @@ def test_an_exception_in_a_worker_is_raised_here():
     assert re.search(r"Worker [01] \(seed \d+\): Faulty raised OSError in its step 4\d .*on the actions \[\[", text)
     assert "the exchange is closed" in text and "Traceback" in text and "in closed" in text
     complete()
+
+
+class Busy(AgentSAC):
+    """Its first update is short, its second one takes an hour."""
+
+    def count_updates(self, transitions):
+        return 10**6 if self.update_count else 1
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("where", ["Worker", "Evaluator"])
+def test_an_exception_is_raised_while_the_learner_updates(where):
+    """It was raised after the update, however long that took."""
+    env_args = {"harm": closed, "num_envs": 2, "at": 28, "is_marked": where == "Worker"}  # the first update is done
+    how = {"eval_env_args": {"at": 3, "is_marked": where == "Evaluator"}, "eval_per_step": 1}
+    keep = Call()
+    with pytest.raises(ProcessFault, match=f"^{where}.*the exchange is closed") as caught:
+        train_agent(config(Busy, Faulty, env_args, break_step=10**6, callbacks=[keep], **how))
+    assert time.time() - Path("raised").stat().st_mtime < 20 and "in closed" in str(caught.value)
+    assert keep.counts["on_update"] == 1  # the second one was broken off
+    complete()
+
+
+def test_evaluations_that_end_during_an_update_are_told_once_each():
+    seen, rows = Call(), []
+    seen.on_evaluate = lambda run: rows.append(len(run.evaluator.records.rows))
+    agent = type("Steady", (AgentSAC,), {"count_updates": lambda self, transitions: 500})  # longer than LOOK
+    train_agent(config(agent, callbacks=[seen], break_step=130, eval_per_step=1))
+    assert len(rows) == len(complete()) > 2 and rows[-1] == len(complete())
 
 
 def die_then_hang():
@@ -260,7 +303,8 @@ def test_a_script_without_a_main_guard_is_killed_and_resumed_in_a_notebook_and_i
     assert "the script runs" in printed(cells[0])
     assert f"resumed from step {step:,}" in printed(cells[1]) and "ended: interrupted" in printed(cells[1])
     assert "stop was found" in printed(cells[2]) and complete()[-1, 0] > step
-    complete("PointChasingEnv_PPO_0")
+    for cwd in ("run", "PointChasingEnv_PPO_0"):  # a last evaluation, after Ctrl-C and after the file `stop`
+        assert complete(cwd)[-1, 0] == torch.load(f"{cwd}/checkpoint.pth")["worker"]["total_step"]
     while of_group(script.pid) or of_group(kernels[0]):  # Python's own tracker of resources ends a moment later
         time.sleep(0.1)
 
@@ -276,6 +320,22 @@ def test_ctrl_c_while_a_process_is_started(monkeypatch):
     assert not Path("run/recorder.npy").exists()
 
 
+def what_is_blocked(link):
+    link.say("ready", signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+
+
+def test_ctrl_c_while_the_first_process_imports():
+    """Python's tracker of resources, which is started before it, made it hear Ctrl-C: it died of a traceback."""
+    resource_tracker._resource_tracker._stop()
+    child = processes.Child("Worker 0", what_is_blocked, ())
+    child.start()
+    told = []
+    while not told:
+        told = [blocked for _, (_, blocked) in processes.listen([child])]
+    child.close()
+    assert told == [{signal.SIGINT}]
+
+
 class Watch:
     """A clock that stands still until it is set, in the place of the module `time`."""
 
@@ -288,7 +348,8 @@ class Watch:
 def busy_child(monkeypatch, timeout):
     monkeypatch.setattr(processes, "time", Watch())
     child = processes.Child("Worker 0", print, (), timeout=timeout)
-    child.signs, child.steps, child.heard, child.is_ready = {"steps": torch.zeros(())}, 0, 0.0, True
+    child.signs, child.steps, child.is_ready = {"steps": torch.zeros(())}, 0, True
+    child.heard = child.looked = 0.0
     child.todo = [("explore",)]
     return child, processes.time
 

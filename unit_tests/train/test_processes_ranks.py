@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from multiprocessing import resource_tracker
 from pathlib import Path
 
 import pytest
@@ -21,7 +25,7 @@ from elegantrl.train.run import train_agent
 from elegantrl.train.worker import EnvironmentFault
 from elegantrl.trajectory import Batch, Record, Trajectory
 from unit_tests.tasks import Call, Clock, Match, build, config
-from unit_tests.train.test_processes import ENVIRONMENT
+from unit_tests.train.test_processes import ENVIRONMENT, children_of, of_group, processes_now
 from unit_tests.train.test_resume import differences
 from unit_tests.train.test_run import complete
 
@@ -173,6 +177,31 @@ def test_a_fault_behind_another_learner_is_raised_here():
     complete()
 
 
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("workers, moment", [(1, "on_rollout"), (1, "on_evaluate"), (0, "on_update")])
+def test_a_learner_that_is_killed_ends_the_run(workers, moment):
+    killed = []
+
+    def kill(run):
+        (learner,) = (child for child in multiprocessing.active_children() if child.name == "Learner 1")
+        killed.extend([learner.pid, *children_of(learner.pid)])
+        os.kill(learner.pid, signal.SIGKILL)
+        killed.append(time.monotonic())
+
+    how = {"learner_gpu_ids": (-1, -1), "num_workers": workers, "eval_per_step": 100, "break_step": 10**6}
+    with pytest.raises(
+        ProcessFault, match=r"^Learner 1 was killed by SIGKILL .*cannot go on without one of its Learners"
+    ):
+        train_agent(config(AgentPPO, callbacks=[Call(moment, kill, at=2)], **how))
+    *pids, then = killed
+    assert time.monotonic() - then < 20 and len(pids) == 1 + workers and not dist.is_initialized()
+    while any(pid in (now := processes_now()) and now[pid][0] != "Z" for pid in pids):  # its Worker: an orphan by now
+        assert time.monotonic() - then < 20
+        time.sleep(0.1)
+    assert children_of(os.getpid()) <= {resource_tracker._resource_tracker._pid}
+    complete()
+
+
 TORCHRUN = """
 import torch
 from unit_tests.tasks import config
@@ -183,17 +212,45 @@ print(f"rank {run.ranks.rank} of {run.ranks.size} ended at {run.total_step}: {ru
 """
 
 
-def test_the_same_script_under_torchrun():
-    Path("script.py").write_text(TORCHRUN)
+def torchrun(script):
+    """The exit code, what two ranks have printed, and their process group."""
+    Path("script.py").write_text(script)
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "script.py"]
     path = f"{ENVIRONMENT['PYTHONPATH']}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     environment = {**ENVIRONMENT, "PYTHONPATH": path, "MASTER_PORT": "0"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=500)
-    assert done.returncode == 0, done.stderr
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    with subprocess.Popen(command, env=environment, start_new_session=True, **pipes) as process:
+        told, _ = process.communicate(timeout=500)
+    return process.returncode, told, process.pid
+
+
+def test_the_same_script_under_torchrun():
+    code, told, _ = torchrun(TORCHRUN)
+    assert code == 0, told
     for rank in (0, 1):
-        assert f"rank {rank} of 2 ended at 320: break_step 300 was reached" in done.stdout
-    assert done.stdout.count("Ended at step") == 1  # rank 0 alone speaks and writes
+        assert f"rank {rank} of 2 ended at 320: break_step 300 was reached" in told
+    assert told.count("Ended at step") == 1  # rank 0 alone speaks and writes
     complete()
+
+
+KILLED = """
+import os, signal
+from unit_tests.tasks import config
+from elegantrl import train_agent
+from elegantrl.agents import AgentPPO
+class Killed(AgentPPO):
+    def update_net(self, buffer):
+        if self.ranks.rank == 1 and self.update_count > 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().update_net(buffer)
+train_agent(config(Killed, num_workers=1, break_step=10**6))
+"""
+
+
+def test_a_learner_that_is_killed_under_torchrun():
+    code, told, group = torchrun(KILLED)
+    assert code == 1 and re.search(r"rank +: 1 .*\n.*exitcode +: -9", told), told
+    assert of_group(group) == []
 
 
 def test_two_learners_resume_bit_for_bit_each_with_its_own_buffer(capsys):

@@ -20,6 +20,7 @@ import elegantrl
 from elegantrl.agents import AgentD3QN, AgentDDPG, AgentModSAC, AgentPPO, AgentSAC, AgentTD3
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.train import evaluator
+from elegantrl.train import run as running
 from elegantrl.train.config import build_env
 from elegantrl.train.evaluator import play_greedily
 from elegantrl.train.run import init_agent, load_agent, render_agent, train_agent, train_and_evaluate, valid_agent
@@ -190,7 +191,7 @@ def test_a_stop_file_ends_the_run():
     callback = Call("on_rollout", lambda run: Path("run/stop").touch(), at=3)
     run = train_agent(config(AgentPPO, callbacks=[callback], break_step=10**6), True)
     assert callback.counts["on_update"] == 3 and "stop" in run.stop_reason
-    complete()
+    assert complete()[-1, 0] == run.total_step
 
 
 def test_callbacks_are_called_and_may_stop():
@@ -210,14 +211,35 @@ def interrupt(run):
     [(AgentSAC, "on_rollout"), (AgentSAC, "on_update"), (AgentPPO, "on_rollout"), (AgentPPO, "on_evaluate")],
 )
 def test_an_interrupt_leaves_complete_files(agent_class, hook):
-    callback = Call(hook, interrupt)
+    callback = Call(hook, interrupt, at=2)
     run = train_agent(config(agent_class, callbacks=[callback]), True)
     assert run.stop_reason == "interrupted" and callback.counts["on_end"] == 1
-    complete()
+    assert complete()[-1, 0] == run.total_step  # there was a last evaluation
     assert load_agent("run").select_action(np.zeros(2)) is not None
     assert torch.is_grad_enabled()
     again = train_agent(config(agent_class, continue_train=True, break_step=run.total_step + 40), True)
     assert again.total_step >= run.total_step + 40
+
+
+@pytest.mark.parametrize(
+    "harm, told, if_single_process",
+    [
+        (lambda: time.sleep(0.01), "TimeoutError it takes too long", True),
+        (lambda: time.sleep(0.01), "TimeoutError it takes too long", False),
+        (lambda: interrupt(None), "KeyboardInterrupt", True),
+    ],
+)
+def test_the_evaluation_after_ctrl_c_has_an_end(harm, told, if_single_process, monkeypatch, capsys):
+    class Long(Clock):
+        def step(self, action):
+            harm()
+            return super().step(action)
+
+    how = {"eval_env_class": Long, "eval_env_args": {"num_envs": 2, "length": 10**6}, "eval_per_step": 10**6}
+    monkeypatch.setattr(running, "LAST_SECONDS", 0.5)
+    run = train_agent(config(AgentPPO, Clock, callbacks=[Call("on_update", interrupt, at=2)], **how), if_single_process)
+    assert f"The last evaluation was left out: {told}" in capsys.readouterr().out
+    assert run.stop_reason == "interrupted" and len(complete()) == 0
 
 
 @pytest.mark.parametrize("agent_class", [AgentTD3, AgentPPO])

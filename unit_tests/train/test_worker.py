@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import gymnasium as gym
 import numpy as np
@@ -13,8 +14,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from elegantrl.agents import AgentD3QN, AgentPPO, AgentSAC
 from elegantrl.envs import as_vec_env
 from elegantrl.envs.classic import CartPoleVecEnv, PendulumVecEnv
-from elegantrl.train.worker import EnvironmentFault, Worker
-from unit_tests.tasks import Clock, Counter, Settings, build
+from elegantrl.train.config import build_agent
+from elegantrl.train.worker import EnvironmentFault, PipeWorker, Worker
+from unit_tests.tasks import Clock, Counter, Match, Settings, build, config
 
 
 class Bad(Clock):
@@ -244,3 +246,22 @@ def test_the_policy_is_named_where_it_fails():
     worker.agent.act.net[-1].bias.data.fill_(math.nan)
     with pytest.raises(EnvironmentFault, match=r"the policy chose .* actions at step"):
         worker.explore()
+
+
+def test_a_worker_that_is_lost_twice_in_one_update_leaves_two_seams():
+    """The second loss made the first one forgotten."""
+    args, cuts = config(AgentSAC, max_restarts=2), []
+    args.init_before_training()
+    pipes = PipeWorker(Match(4), build_agent(args), args, 1, print, lambda columns: cuts.append(columns.tolist()))
+    pipes.children = [SimpleNamespace(name="Worker", seed=0, todo=[], restart=lambda *opening: None) for _ in range(2)]
+    first = pipes.children[0]
+    for child in pipes.children:
+        child.ask = lambda *message, child=child: child.todo.append(message)
+    pipes.look = lambda: [child.todo.pop(0) for child in pipes.children if child.todo]
+    pipes.explore()
+    pipes.replace(first, "was killed")
+    first.todo.pop(0)  # the new one delivers its first rollout
+    pipes.replace(first, "was killed")
+    for seams in (1, 2, 2):
+        pipes.explore()
+        assert cuts == [[0, 1, 2, 3]] * seams
