@@ -101,8 +101,6 @@ class Run:
         self.start_parts()
         self.restart_worker(*(("checkpoint", self.checkpoints) if resumed else ("worker",)))
         self.has_begun = True
-        if self.is_over():
-            return
         buffer = self.learner.buffer
         if buffer is not None:  # by random actions, or by the policy that was loaded
             rows = min(buffer.rows, max(2, -(-self.agent.buffer_init_size // buffer.num_seqs)))
@@ -110,7 +108,7 @@ class Run:
                 self.learner.store(self.worker.explore(if_random=not resumed))
                 self.agent.update_statistics(self.learner.trajectory)
                 buffer.add_size = 0  # no update is owed for these
-        elif not resumed and (self.agent.state_norm.learns or self.agent.reward_norm.learns):
+        elif not (resumed or self.is_over()) and (self.agent.state_norm.learns or self.agent.reward_norm.learns):
             self.agent.update_statistics(self.worker.explore(if_random=True))
 
     def evaluate(self, force: bool = False) -> None:
