@@ -22,7 +22,7 @@ BLOCK = re.compile(
 FINANCE = ("docs/finance.md", "docs/finance.zh-CN.md")  # test_finance.py runs them, and looks at what they earn
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 PAGES = [name for path in FILES if (name := path.relative_to(ROOT).as_posix()) not in FINANCE and "_build" not in name]
-LARGEST = {"horizon_len": 16, "batch_size": 16, "buffer_init_size": 32, "eval_times": 1, "num_envs": 64}
+LARGEST = {"horizon_len": 16, "batch_size": 16, "buffer_init_size": 32, "eval_times": 1, "num_envs": 64, "max_step": 50}
 train = run.train
 
 
