@@ -185,14 +185,14 @@ class AgentDDPG(AgentBase):
         return float(np.mean(losses)), float(np.mean(gains))
 
     def critic_loss(self, batch: Transitions) -> Tensor:
-        """(Q(s, a) - y)^2, eq. 4."""
+        """(Q(s, a) - y)^2, eq. 4. -> ()"""
         with torch.no_grad():
             next_q = self.cri_target(batch.next_states, self.act_target(batch.next_states))  # (B,) Q'(s', mu'(s'))
             label = batch.rewards + self.args.gamma * batch.undones * next_q  # (B,) y, eq. 5
         return F.mse_loss(self.cri(batch.states, batch.actions), label)
 
     def actor_loss(self, batch: Transitions) -> Tensor:
-        """-Q(s, mu(s)): its gradient, eq. 6, moves mu(s) to where the critic sees more value."""
+        """-Q(s, mu(s)): its gradient, eq. 6, moves mu(s) to where the critic sees more value. -> ()"""
         return -self.cri(batch.states, self.act(batch.states)).mean()
 
 
@@ -212,7 +212,7 @@ class AgentSAC(AgentDDPG):
         return self.act.sample(state)[0]
 
     def critic_loss(self, batch: Transitions) -> Tensor:
-        """(Q_k(s, a) - y)^2 of both critics, eq. 5."""
+        """(Q_k(s, a) - y)^2, summed over both critics, eq. 5. -> ()"""
         with torch.no_grad():
             action, logprob = self.act.sample(batch.next_states)  # (B, A), (B,)
             next_q = torch.min(*(cri(batch.next_states, action) for cri in self.cri_target))  # (B,) min_k Q'_k(s', a')
@@ -221,7 +221,7 @@ class AgentSAC(AgentDDPG):
         return sum(F.mse_loss(cri(batch.states, batch.actions), label) for cri in self.cri)
 
     def actor_loss(self, batch: Transitions) -> Tensor:
-        """alpha log pi(a|s) - min_k Q_k(s, a), eq. 7; and for alpha: up where the entropy is below -A, eq. 18."""
+        """alpha log pi(a|s) - min_k Q_k(s, a), eq. 7; and for alpha: up where the entropy is below -A, eq. 18. -> ()"""
         action, logprob = self.act.sample(batch.states)  # (B, A), (B,)
         q = torch.min(*(cri(batch.states, action) for cri in self.cri))  # (B,)
         entropy, target_entropy = -logprob.detach().mean(), -self.action_dim
@@ -268,7 +268,7 @@ class AgentPPO(AgentBase):
         """How much better than expected each action turned out: GAE, arXiv:1506.02438 eq. 16. (T,)"""
         gamma, lam = self.args.gamma, self.args.lambda_gae_adv
         next_values = rollout.undones * self.cri(rollout.next_states)  # (T,) V(s'), 0 if the task is over
-        deltas = rollout.rewards + gamma * next_values - self.cri(rollout.states)  # (T,) r + gamma V(s') - V(s), eq. 9
+        deltas = rollout.rewards + gamma * next_values - self.cri(rollout.states)  # (T,) r + gamma V(s') - V(s), eq. 11
         advantages, advantage = torch.empty_like(deltas), 0.0
         for t in reversed(range(len(deltas))):  # A_t = delta_t + gamma lambda A_{t+1}, but not across episodes
             advantages[t] = advantage = deltas[t] + gamma * lam * rollout.keeps[t] * advantage

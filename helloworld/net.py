@@ -96,7 +96,7 @@ class ActorSAC(nn.Module):
 
 
 def gaussian_logprob(noise: Tensor, log_std: Tensor) -> Tensor:
-    """log N(x; mean, std) with noise = (x - mean) / std, summed over the action. (B, A), (A,) -> (B,)"""
+    """log N(x; mean, std) with noise = (x - mean) / std, summed over the action. (B, A), (B, A) or (A,) -> (B,)"""
     return (-0.5 * noise**2 - log_std - 0.5 * math.log(2 * math.pi)).sum(-1)
 
 
@@ -125,7 +125,7 @@ class ActorPPO(nn.Module):
         return self.net(state).clamp(-1, 1)
 
     def get_action(self, state: Tensor) -> Tensor:
-        """A sample, which may leave [-1, 1]: the environment clips it, so that its probability stays Gaussian."""
+        """A sample, which may leave [-1, 1]: the environment clips, its probability is Gaussian. (B, S) -> (B, A)"""
         mean = self.net(state)  # (B, A)
         return mean + self.log_std.exp() * torch.randn_like(mean)
 
