@@ -1,7 +1,7 @@
 """The H-term: PPO that also learns from whole windows of its best episodes. Hopper-v5; --quick: seconds.
 
-Needs `pip install "elegantrl[mujoco]"`. PPO without and with the term, three seeds each, half an hour for each pair:
-what to look at is the spread between seeds, docs/tutorials/h_term.md says why.
+Needs `pip install ".[mujoco]"`. PPO without and with the term, three seeds each, half an hour for each pair: look at
+the spread between seeds too. What the term is: docs/tutorials/h_term.md.
 """
 
 from __future__ import annotations

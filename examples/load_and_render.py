@@ -1,4 +1,7 @@
-"""Load a trained agent, score it, film it: pendulum.gif. Two minutes of training first; --quick: seconds."""
+"""Load a trained agent, score it, film it: pendulum.gif. Two minutes of training first; --quick: seconds.
+
+Needs pygame, which draws the pendulum: `pip install ".[box2d]"` has it.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """MuJoCo in batches: PPO on 32 Hopper-v5 that MuJoCo's own threads step at once. 10 minutes; --quick: seconds.
 
-Needs `pip install "elegantrl[mujoco]"`. States, rewards and ends are those of Gymnasium's tasks.
+Needs `pip install ".[mujoco]"`. States, rewards and ends are those of Gymnasium's tasks.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Several processes: Workers explore, an Evaluator measures, this one learns. Minutes; --quick: seconds.
 
-That pays where stepping the environment or measuring the policy takes long. The guard at the end of the file is needed:
-each process imports it anew. Several GPUs: `learner_gpu_ids=(0, 1)`, each with Workers of its own.
+That pays where stepping the environment or measuring the policy takes long. Without the guard at the end of the file it
+works too: no process imports a script anew. Several GPUs: `learner_gpu_ids=(0, 1)`, each with Workers of its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def main() -> None:
     args.num_workers = 2  # processes that explore
     args.num_envs = 2  # environments of each
     args.worker_lag = 0  # 1: they go on while this one learns, with a policy that is one rollout old
-    args.max_restarts = 1  # of a Worker that fails; after that its error is raised here, with its traceback
+    args.max_restarts = 1  # of Workers that were killed or hang; what one raises is raised here, with its traceback
     train_agent(quick(args))
 
 

@@ -1,6 +1,6 @@
 """Prioritised replay (PER): surprising transitions are learned from more often. LunarLander-v3, 20 minutes each.
 
-`--quick`: seconds. Needs `pip install "elegantrl[box2d]"`.
+`--quick`: seconds. Needs `pip install ".[box2d]"`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Many environments side by side: PPO on 16 LunarLander-v3. 10 minutes; --quick: seconds. Needs "elegantrl[box2d]"."""
+"""Many environments side by side: PPO on 16 LunarLander-v3. 10 minutes; --quick: seconds.
+
+Needs `pip install ".[box2d]"`.
+"""
 
 from __future__ import annotations
 
