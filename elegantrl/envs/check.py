@@ -42,7 +42,7 @@ def check_vec_env(env: Any, steps: int = 1000, ignore: Sequence[str] = ()) -> No
     """Plays random actions on an environment under the vector contract and looks whether it keeps the contract.
 
     ValueError: what is wrong, all of it, each with how to mend it; returns quietly if nothing is.
-    env: what `build_env` returns; played for at most so many steps, or an episode; reset it afterwards.
+    env: what `build_env` returns, of a team too; played for at most so many steps, or an episode; reset it afterwards.
     ignore: kinds of findings to leave out (the words in brackets), such as "truncation" where the task has a horizon.
     """
     env = env if hasattr(env, "autoreset") else as_vec_env(env)
@@ -57,7 +57,7 @@ class Play:
     """What one play gave, of the first WATCHED environments, on the CPU. Row t is what step t returned."""
 
     states: Tensor  # (T, n, ...)
-    rewards: Tensor  # (T, n)
+    rewards: Tensor  # (T, n), or (T, n, M) where each agent of a team has its own
     terminals: Tensor  # (T, n) bool
     truncates: Tensor  # (T, n) bool
     finals: Tensor  # (T, n, ...), info["final_obs"], or NaN
@@ -82,6 +82,8 @@ class _VecCheck:
     def __init__(self, env: Any, steps: int):
         self.env, self.found = env, dict[str, str]()
         self.steps = steps
+        agents = getattr(env, "num_agents", 0)
+        self.team: tuple[int, ...] = (agents,) if agents else ()  # (M,), or () of one agent
         self.has_mask: bool | None = None
 
     def run(self) -> dict[str, str]:
@@ -296,16 +298,17 @@ class _VecCheck:
     def action(self, generator: torch.Generator, info: dict, flip: bool, scale: float | None) -> Tensor:
         env = self.env
         if not env.if_discrete:
-            one = torch.rand(env.action_dim, generator=generator) * 2 - 1
+            one = torch.rand(*self.team, env.action_dim, generator=generator) * 2 - 1
             if flip:
                 one = -one.sign()
             elif scale is not None:
                 one = one.sign() * scale
-            return one.expand(env.num_envs, -1).to(env.device, copy=True)
-        chance = torch.rand(env.action_dim, generator=generator).to(env.device).expand(env.num_envs, -1)
+            return one.expand(env.num_envs, *one.shape).to(env.device, copy=True)
+        one = torch.rand(*self.team, env.action_dim, generator=generator).to(env.device)
+        chance = one.expand(env.num_envs, *one.shape)
         chance = chance * info["action_mask"] if "action_mask" in info else chance
         best = chance.argmax(-1)
-        others = chance.scatter(1, best[:, None], 0)
+        others = chance.scatter(-1, best[..., None], 0)
         return torch.where(flip & others.any(-1), others.argmax(-1), best)
 
     def call(self, method: Callable, name: str, *args: Any, **keywords: Any) -> tuple:
@@ -323,7 +326,9 @@ class _VecCheck:
 
     def check_step(self, state: Any, reward: Any, terminal: Any, truncate: Any, info: dict) -> None:
         flags = (("terminal", terminal, torch.bool), ("truncate", truncate, torch.bool))
-        for name, tensor, dtype in (("reward", reward, torch.float32), *flags):
+        own = self.team if isinstance(reward, Tensor) and reward.dim() == 2 else ()  # each agent's, or the team's
+        self.check_tensor("reward", reward, (self.env.num_envs, *own), torch.float32)
+        for name, tensor, dtype in flags:
             self.check_tensor(name, tensor, (self.env.num_envs,), dtype)
         done = terminal | truncate
         self.check_state(state, info, done)
@@ -334,6 +339,11 @@ class _VecCheck:
 
     def check_state(self, state: Any, info: dict, done: Tensor) -> None:
         self.check_tensor("state", state, self.state_shape, self.env.state_dtype)
+        lead = (self.env.num_envs, *self.team)
+        told = {"alive": (lead, torch.bool), "win": (lead[:1], torch.bool)}
+        told["global_state"] = ((*lead[:1], getattr(self.env, "global_dim", 0)), torch.float32)
+        for name in (name for name in told if self.team and name in info):
+            self.check_tensor(f"info[{name!r}]", info[name], *told[name])
         if self.has_mask is None:
             self.has_mask = "action_mask" in info
         elif self.has_mask != ("action_mask" in info):
@@ -341,8 +351,9 @@ class _VecCheck:
             raise _Unplayable
         if self.has_mask:
             mask = info["action_mask"]
-            self.check_tensor("info['action_mask']", mask, (self.env.num_envs, self.env.action_dim), torch.bool)
+            self.check_tensor("info['action_mask']", mask, (*lead, self.env.action_dim), torch.bool)
             used = ~done if self.env.autoreset == "next_step" else torch.ones_like(done)
+            used = used.view(-1, *[1] * len(self.team)) & info.get("alive", True)
             if bool((used & ~mask.any(-1)).any()):
                 self.find(
                     "mask empty", "info['action_mask'] allows no action where one will be used: allow at least one"
@@ -351,7 +362,7 @@ class _VecCheck:
     @property
     def state_shape(self) -> tuple[int, ...]:
         dim = self.env.state_dim
-        return (self.env.num_envs, *((dim,) if isinstance(dim, int) else dim))
+        return (self.env.num_envs, *self.team, *((dim,) if isinstance(dim, int) else dim))
 
     def check_tensor(self, name: str, x: Any, shape: tuple[int, ...], dtype: torch.dtype) -> None:
         """_Unplayable: so wrong that nothing more can be told."""

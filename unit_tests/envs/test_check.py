@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -14,8 +14,10 @@ from torch import Tensor
 from elegantrl import check_vec_env
 from elegantrl.envs import ActionCodec, vectorise
 from elegantrl.envs.CustomGymEnv import PendulumEnv
+from elegantrl.envs.mpe import SimpleSpread
 from elegantrl.envs.PointChasingEnv import PointChasingEnv
 from elegantrl.envs.StockTradingEnv import StockTradingEnv, StockTradingVecEnv
+from elegantrl.envs.teams import Battle, Rendezvous
 from unit_tests.tasks import Clock
 
 
@@ -341,3 +343,44 @@ BUILT_IN = [PointChasingEnv, StockTradingVecEnv, StockTradingEnv, PendulumEnv, "
 def test_built_in_environments_pass(env_class: Any):
     num_envs = 1 if env_class in (PointChasingEnv, StockTradingEnv) else 3
     check_vec_env(vectorise(env_class, None, num_envs), steps=30)
+
+
+class Told(Battle):
+    """Battle with something wrong in what it tells."""
+
+    wrong: ClassVar[dict[str, Callable[[Tensor], Tensor]]] = {}
+
+    def tell(self, world: Tensor) -> dict[str, Tensor]:
+        return {name: self.wrong.get(name, torch.clone)(x) for name, x in super().tell(world).items()}
+
+
+TEAMS = {
+    "Rendezvous": lambda: Rendezvous(num_envs=4),
+    "Rendezvous, discrete, own rewards": lambda: Rendezvous(num_envs=4, if_discrete=True, if_own_reward=True),
+    "Battle": lambda: Battle(num_envs=4),
+    "Told": lambda: Told(num_envs=4),
+    "SimpleSpread": lambda: SimpleSpread(num_envs=4),
+    "PettingZoo's": lambda: vectorise(pytest.importorskip("mpe2.simple_spread_v3").parallel_env, {"max_cycles": 8}, 2),
+}
+
+
+@pytest.mark.parametrize("build", TEAMS.values(), ids=TEAMS)
+def test_teams_pass(build: Callable[[], Any]):
+    check_vec_env(build(), steps=30)
+
+
+WRONG = {
+    "shape of info['alive']": {"alive": lambda x: x[:, 0]},
+    "shape of info['global_state']": {"global_state": lambda x: x[:, 1:]},
+    "dtype of info['win']": {"win": torch.Tensor.float},
+    "shape of info['action_mask']": {"action_mask": lambda x: x[:, 0]},
+    "mask empty": {"action_mask": torch.zeros_like},
+}
+
+
+@pytest.mark.parametrize("kind", WRONG)
+def test_a_broken_team_is_named(kind: str):
+    env = type("Broken", (Told,), {"wrong": WRONG[kind]})(num_envs=4)
+    with pytest.raises(ValueError) as caught:
+        check_vec_env(env, steps=30)
+    assert f"- [{kind}] " in str(caught.value) and str(caught.value).count("\n- [") == 1
