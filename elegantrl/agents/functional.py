@@ -20,7 +20,7 @@ ILLEGAL = -1e8  # the value of an action that the mask forbids: finite, so that 
 class LinearSchedule:
     """A number that goes from `start` to `end` over the first `fraction` of the run and stays there.
 
-    For `learning_rate`, `explore_rate`, `explore_noise_std`: `learning_rate=LinearSchedule(3e-4)` anneals to 0.
+    For `learning_rate, explore_rate, explore_noise_std, per_beta`: `learning_rate=LinearSchedule(3e-4)` anneals to 0.
     """
 
     start: float

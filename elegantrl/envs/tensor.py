@@ -33,7 +33,7 @@ def each(function: Callable[..., Tensor], *worlds: World) -> World:
 
 
 class TensorEnv:
-    """N copies of a task under the vector contract (DESIGN.md section 3), with same-step auto-reset.
+    """N copies of a task under the vector contract (docs/tutorials/vector_env.md), with same-step auto-reset.
 
     A subclass states its dims and three methods, each for all N environments at once:
 

@@ -77,8 +77,8 @@ class Tally:
 class Worker(Tally):
     """Steps the environments with the agent's policy and counts what happens.
 
-    env: a vector environment (DESIGN.md section 3). Rows are written into the same tensors each time: what `explore`
-    returns is valid until its next call.
+    env: a vector environment (docs/tutorials/vector_env.md). Rows are written into the same tensors each time: what
+    `explore` returns is valid until its next call.
     """
 
     def __init__(self, env: Any, agent: Any, args: Any):
