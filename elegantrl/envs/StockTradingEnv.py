@@ -54,8 +54,9 @@ class StockTrading:
     """The market and the rules, which both environments share.
 
     The policy sees day t's close; its order is executed at the close of day t + 1. An action in [-1, 1] for each stock
-    is an order of `action * max_stock` shares. The reward is 100 times the logarithm of the portfolio's growth over
-    the day, so an episode's return of 10 means about 10 % more. After `max_step` days the episode is truncated.
+    is no order up to a size of 0.1, and grows from there to `max_stock` shares at 1; below 0 it sells. The reward is
+    100 times the logarithm of the portfolio's growth over the day, so an episode's return of 10 means about 10 % more.
+    After `max_step` days the episode is truncated.
 
     state: cash as a share of the portfolio, each stock's share of it, each stock's return of the day (in units of
     2 %), the indicators, and with turbulence whether the market is turbulent.

@@ -73,7 +73,7 @@ class RunSettings:
     continue_train: bool = False  # resume from what cwd holds
     break_step: float = math.inf  # the run ends after so many environment steps
     break_score: float = math.inf  # ... or at this evaluation return
-    break_patience: int = 0  # ... or when the greedy score has fallen for so many evaluations; 0: never
+    break_patience: int = 0  # ... or when so many evaluations in a row stayed below the best; 0: never
     if_keep_save: bool = True  # keep actors during the run
     if_over_write: bool = False  # keep only the newest of them
     if_save_buffer: bool = False  # the replay buffer goes into the checkpoint
