@@ -307,6 +307,7 @@ class QNetBase(ActorBase):
     """Values of all actions, and so the policy that takes the best: `q_values` (B, A), `forward` its argmax (B,)."""
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """(B, S), with a mask (B, A) bool of what is allowed -> (B, A); forbidden actions far below every other."""
         raise NotImplementedError(f"{type(self).__name__} must define q_values(state, action_mask) -> (B, A).")
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
@@ -369,6 +370,7 @@ class QNetEnsemble(QNetBase):
         self.net = EnsembleMLP(num_ensembles, [state_dim, *net_dims, action_dim + self.duel], activation)
 
     def q_members(self, state: Tensor) -> Tensor:
+        """(B, S) -> (K, B, A)"""
         return self.value_norm.restore(self.net(self.state_norm(state)))
 
     def q_values(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
@@ -406,6 +408,7 @@ class QNetEmbed(QNetBase):
         self.net = build_mlp([width + self.embedding.embedding_dim, *net_dims, 1], activation)
 
     def q_of(self, x: Tensor, vector: Tensor) -> Tensor:
+        """Encoded states (..., W), vectors of actions (..., E) -> (...)"""
         return self.value_norm.restore(self.net(torch.cat([x, vector], -1)).squeeze(-1))
 
     def q_value(self, state: Tensor, action: Tensor) -> Tensor:
@@ -479,6 +482,7 @@ class ActorPPO(ActorBase):
         self.log_std = nn.Parameter(torch.full((self.copies, action_dim)[not self.copies :], float(log_std_init)))
 
     def mean(self, state: Tensor) -> Tensor:
+        """(B, S) -> (B, A), not clipped."""
         return self.net(self.inputs(state))
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
@@ -508,6 +512,7 @@ class ActorDiscretePPO(ActorBase):
         self.net = init_orthogonal(net, last_std=0.01)
 
     def logits(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
+        """(B, S), with a mask (B, A) bool of what is allowed -> (B, A); forbidden actions far below every other."""
         return mask_illegal(self.net(self.inputs(state)), action_mask)
 
     def forward(self, state: Tensor, action_mask: Tensor | None = None) -> Tensor:
