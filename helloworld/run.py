@@ -76,7 +76,8 @@ class Evaluator:
 
     def close(self, agent: AgentBase) -> None:
         """Gives the best policy back to the agent and draws cwd/LearningCurve.jpg."""
-        agent.act.load_state_dict(torch.load(self.path, weights_only=True))
+        if self.curve:  # else the run ended while actions were random, and the file is an earlier run's
+            agent.act.load_state_dict(torch.load(self.path, weights_only=True))
         figure = Figure()  # drawn without a screen
         axes = figure.subplots()
         axes.plot(*zip(*self.curve, strict=True))

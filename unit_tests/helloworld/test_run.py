@@ -96,6 +96,15 @@ def test_the_best_policy_is_kept(hello):
     assert all(torch.equal(p, saved[name]) for name, p in agent.act.state_dict().items())
 
 
+def test_a_run_that_ends_among_random_actions(hello):
+    """It learns nothing, and takes nothing from the run before it in the same folder."""
+    short_run(hello, "AgentDQN", "CartPole-v1")
+    before = hello.agent.AgentDQN((16,), 4, 2).act.state_dict()
+    curve, agent = short_run(hello, "AgentDQN", "CartPole-v1", break_step=80)
+    assert curve == []
+    assert all(torch.equal(before[name], p) for name, p in agent.act.state_dict().items())
+
+
 def test_break_score_ends_the_run(hello):
     curve, _ = short_run(hello, "AgentDQN", "CartPole-v1", break_score=1)
     assert len(curve) == 1
