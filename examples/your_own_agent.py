@@ -1,7 +1,7 @@
 """Your own algorithm: a subclass that overrides the nouns of the theory which differ. Here soft Q-learning. Minutes.
 
-What there is to override: off-policy `q_value`, `next_value`, `actor_loss`, `explore_action`; on-policy
-`policy_loss`, `value`, `returns`. Everything else (replay, targets, masks, saving, resuming) is inherited.
+What there is to override: off-policy `q_value`, `next_value`, `actor_loss` (SAC: `actor_objective`), `explore_action`;
+on-policy `policy_loss`, `value`, `returns`. Everything else (replay, targets, masks, saving, resuming) is inherited.
 """
 
 from __future__ import annotations
