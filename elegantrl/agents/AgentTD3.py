@@ -26,7 +26,7 @@ class AgentTD3(AgentDDPG):
         return CriticEnsemble(self.net_dims, self.state_dim, self.action_dim, self.num_ensembles, self.activation)
 
     def next_value(self, batch: Batch) -> Tensor:
-        """min_k Q'_k(s', mu'(s') + clipped noise), eq. 14 and 15."""
+        """min_k Q'_k(s', mu'(s') + clipped noise), Algorithm 1."""
         action = self.act_target(batch.next.states)
         clip = self.policy_noise_clip
         noise = (self.policy_noise_std * torch.randn_like(action)).clamp(-clip, clip)
