@@ -86,6 +86,7 @@ class AgentBase(Deployed):
     action_kinds: ClassVar[tuple[str, ...]] = ("continuous",)  # or "discrete", or both
     act_needs: ClassVar[tuple[str, ...]] = ()  # methods that act must have beside forward
     cri_needs: ClassVar[tuple[str, ...]] = ()
+    unused: ClassVar[tuple[str, ...]] = ()  # hyper-parameters of its bases that have no effect on it
     if_team: ClassVar[bool] = False  # for several agents that act at once
     if_team_reward: ClassVar[bool] = False  # learns one value for the whole team
     if_discrete: bool = False  # indices instead of [-1, 1]; read from the environment
@@ -181,7 +182,7 @@ class AgentBase(Deployed):
         names: dict[str, Any] = {}
         for owner in reversed(cls.__mro__):
             for name, kind in inspect.get_annotations(owner).items():
-                if hasattr(cls, name) and "ClassVar" not in str(kind):
+                if hasattr(cls, name) and name not in cls.unused and "ClassVar" not in str(kind):
                     names[name] = getattr(cls, name)
         return names
 

@@ -20,6 +20,7 @@ class AgentDQN(AgentOffPolicy):
     cri_needs: ClassVar[tuple[str, ...]] = ("q_values",)
     action_kinds = ("discrete",)
     log_names = ("objC",)
+    unused = ("update_freq",)  # there is no actor
     net_class: ClassVar[type[QNet] | type[QNetDuel] | type[QNetEmbed]] = QNet
 
     if_discrete = True

@@ -89,6 +89,7 @@ class AgentModSAC(AgentSAC):
     actor updates / critic updates < 1 / (2 - lambda).
     """
 
+    unused = ("update_freq",)
     loss_tau: float = 5e-3  # weight of the newest critic loss in the running mean
 
     saved = (*AgentSAC.saved, "critic_loss")

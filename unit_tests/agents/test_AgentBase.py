@@ -231,6 +231,9 @@ def test_hyper_parameters_are_the_annotated_attributes():
     assert not {"if_off_policy", "log_names", "saved", "update_net"} & names.keys()
     assert AgentDQN.hyper_parameters()["utd"] == 0.25 and "ratio_clip" not in AgentDQN.hyper_parameters()
     assert agents.AgentDiscretePPO.hyper_parameters()["if_discrete"] is True
+    assert "update_freq" in AgentTD3.hyper_parameters()
+    for without in (AgentDQN, agents.AgentModSAC, agents.AgentQMix):  # what has no effect is no setting
+        assert "update_freq" not in without.hyper_parameters()
 
 
 def test_every_setting_of_an_agent_reaches_it():
