@@ -82,8 +82,8 @@ LUNAR_D3QN = {
     "explore_rate": LinearSchedule(1.0, 0.02, fraction=0.2),
 }  # fmt: skip
 HOPPER_PPO = {
-    "num_envs": 8, "horizon_len": 256, "batch_size": 64, "learning_rate": 3e-4, "ratio_clip": 0.2,
-    "clip_grad_norm": 0.5, "if_norm_state": True, "if_norm_reward": True,
+    "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": LinearSchedule(1e-3), "ratio_clip": 0.2,
+    "if_norm_state": True, "if_norm_reward": True,
 }  # fmt: skip
 LUNAR_OFF = {  # the zoo's, on smaller networks
     "net_dims": (128, 128), "learning_rate": LinearSchedule(7.3e-4), "batch_size": 128, "buffer_init_size": 10_000,
