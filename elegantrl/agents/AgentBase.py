@@ -179,12 +179,11 @@ class AgentBase(Deployed):
     @classmethod
     def hyper_parameters(cls) -> dict[str, Any]:
         """Every hyper-parameter of this agent and its default: the annotated class attributes."""
-        names: dict[str, Any] = {}
-        for owner in reversed(cls.__mro__):
-            for name, kind in inspect.get_annotations(owner).items():
-                if hasattr(cls, name) and name not in cls.unused and "ClassVar" not in str(kind):
-                    names[name] = getattr(cls, name)
-        return names
+        kinds: dict[str, Any] = {}
+        for owner in reversed(cls.__mro__):  # what a subclass annotates again has an effect again
+            kinds |= inspect.get_annotations(owner)
+            kinds |= dict.fromkeys(vars(owner).get("unused", ()), "ClassVar")
+        return {n: getattr(cls, n) for n, kind in kinds.items() if hasattr(cls, n) and "ClassVar" not in str(kind)}
 
     # networks
 

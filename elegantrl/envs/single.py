@@ -57,6 +57,9 @@ class GymEnv(gym.Env):
         limits = (_find(env, "_max_episode_steps", None), _find(env, "max_step", None))  # TimeLimit's, the attribute
         own_limit = next(filter(None, (*limits, *_limits_of_spec(env, self.spec))), math.inf)
         wanted = given.get("max_step") or math.inf
+        for limit in (wanted, own_limit):
+            if np.asarray(limit).dtype.kind not in "iuf" or not limit > 0:
+                raise ValueError(f"{self.env_name} has max_step={limit!r}: a positive number of steps is needed")
         self._limit = min(wanted, own_limit)  # kept here too: an attribute alone ends no episode
         self.max_step = int(min(wanted, own_limit, NO_LIMIT if math.inf == wanted == own_limit else math.inf))
 
@@ -245,6 +248,8 @@ def make_env(env_class: Any = None, env_args: dict[str, Any] | None = None, gpu_
             f"{type(env).__name__} has num_envs={number} and no autoreset, so that what follows an episode's end is "
             "not known: set autoreset to 'next_step' or 'same_step' (check_vec_env tells what else the contract asks)"
         )
+    if missing := [name for name in ("reset", "step") if not hasattr(env, name)]:
+        raise ValueError(f"{type(env).__name__} has no {' and no '.join(missing)}: an environment needs both")
     return GymEnv(env, **{name: env_args[name] for name in ENV_ATTRIBUTES if name in env_args})
 
 

@@ -45,6 +45,8 @@ SHARES = _names(  # at most 1
     "h_term_sample_rate h_term_drop_rate"
 )
 LIMITS = _names("break_step target_kl clip_grad_norm ratio_clip policy_noise_clip worker_timeout")  # infinite: none
+# Of these only LIMITS may be infinite.
+FINITE = POSITIVE | NOT_NEGATIVE | _names("reward_scale target_entropy log_std_init")
 
 
 def _is_source(value: Any) -> bool:
@@ -94,7 +96,7 @@ def checked(name: str, value: Any, annotation: Any) -> Any:
 
 def _number(name: str, value: Any, whole: bool) -> int | float:
     is_bounded = name in POSITIVE | NOT_NEGATIVE
-    if_finite = whole or (is_bounded and name not in LIMITS)
+    if_finite = whole or name in FINITE - LIMITS
     needed = "a whole number" if whole else "a finite number" if if_finite else "a number"
     needed += " above 0" if name in POSITIVE else " of at least 0" if is_bounded else ""
     passes = isinstance(value, int | float | np.number) and not math.isnan(value)

@@ -16,6 +16,7 @@ from elegantrl.agents import AgentD3QN, AgentDDPG, AgentDQN, AgentPPO, AgentSAC,
 from elegantrl.agents.functional import LinearSchedule
 from elegantrl.agents.net import Actor, ActorBase, CriticBase, QNet
 from elegantrl.envs import ActionCodec
+from elegantrl.train.config import Config
 from elegantrl.train.replay_buffer import ReplayBuffer
 from unit_tests.agents.test_values import OFF_POLICY, ON_POLICY, name
 from unit_tests.tasks import Clock, Counter, Match, Settings, build, train
@@ -234,6 +235,14 @@ def test_hyper_parameters_are_the_annotated_attributes():
     assert "update_freq" in AgentTD3.hyper_parameters()
     for without in (AgentDQN, agents.AgentModSAC, agents.AgentQMix):  # what has no effect is no setting
         assert "update_freq" not in without.hyper_parameters()
+
+
+def test_what_a_subclass_annotates_again_is_a_setting_of_it():
+    class WithActor(AgentDQN):
+        update_freq: int = 4
+
+    assert WithActor.hyper_parameters()["update_freq"] == 4
+    assert Config(WithActor, "CartPole-v1", update_freq=2).update_freq == 2
 
 
 def test_every_setting_of_an_agent_reaches_it():

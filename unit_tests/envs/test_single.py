@@ -245,6 +245,25 @@ def test_sizes_are_positive_whole_numbers(name: str, dim: Any):
     assert type(GymEnv(env).state_dim) is int
 
 
+@pytest.mark.parametrize("limit", [-3, float("nan"), "200"])
+def test_a_limit_is_a_positive_number_of_steps(limit: Any):
+    told = f"OldEnv has max_step={limit!r}: a positive number of steps is needed"
+    with pytest.raises(ValueError, match=told):
+        GymEnv(OldEnv(), max_step=limit)
+    env = OldEnv()
+    env.max_step = limit
+    with pytest.raises(ValueError, match=told):
+        GymEnv(env)
+
+
+def test_what_has_no_step_is_no_environment():
+    class Half:
+        state_dim, action_dim, if_discrete, max_step = 1, 1, False, 4
+
+    with pytest.raises(ValueError, match="Half has no reset and no step: an environment needs both"):
+        make_env(Half)
+
+
 def test_an_argument_that_nobody_takes_is_told_at_the_callers_line():
     with pytest.warns(UserWarning, match=r"env_args\['confg'\] has no effect: OldEnv .*'config'") as caught:
         make_env(OldEnv, {"confg": {}, "state_dim": 3, "env_num": 1})

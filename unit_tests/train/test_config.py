@@ -312,6 +312,8 @@ def test_values_take_the_type_of_the_default(name: str, value: Any, expected: An
         ("horizon_len", math.inf),
         ("utd", math.inf),
         ("learning_rate", math.inf),
+        ("reward_scale", math.inf),
+        ("target_entropy", -math.inf),
         ("net_dims", ()),
         ("activation", "rellu"),
         ("activation", torch.nn.ReLU),
