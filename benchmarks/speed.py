@@ -9,7 +9,8 @@ and data on both sides. `ppo`: environment steps per second of a whole training 
 Stable-Baselines3 with the settings of its zoo, Stable-Baselines3 with our number of environments, horizon, minibatch
 and epochs, and ours. `memory`: bytes per transition of the replay buffers.
 The sides take turns within each repeat, so that a busy moment of the machine strikes all of them; a ratio is the
-median of the repeats' ratios, with their least and greatest. Written to results/speed.md and, raw, results/speed.json.
+median of the repeats' ratios, with their least and greatest. Seconds are those of the process on its core (CPU time of
+its one thread), which other processes do not change much. Written to results/speed.md and, raw, results/speed.json.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ RESULTS = Path(__file__).resolve().parent / "results"
 ROWS = 10_000  # transitions in the replay buffer
 WIDTHS = (256, 64)
 UPDATES = [("SAC", "Pendulum-v1", 256), ("TD3", "Pendulum-v1", 256), ("DQN", "CartPole-v1", 64)]  # agent, task, batch
+PRODUCTS = {"mm", "addmm", "bmm", "baddbmm"}
 MEMORY = ("Pendulum-v1", "HalfCheetah-v5")
 
 Rate = Callable[[], float]  # does a fixed amount of work and answers how much of it was done per second
@@ -74,7 +76,10 @@ def random_rows(task: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return states, actions, rewards
 
 
-def our_updates(name: str, task: str, width: int, batch_size: int, count: int, if_compile: bool = False) -> Rate:
+def our_update(
+    name: str, task: str, width: int, batch_size: int, count: int, if_compile: bool = False
+) -> tuple[Any, Callable[[], None]]:
+    """An agent, and what makes `count` updates of it."""
     agent_class = getattr(elegantrl.agents, f"Agent{name}")
     args = Config(agent_class, task, net_dims=(width, width), batch_size=batch_size, utd=1.0, if_compile=if_compile)
     agent = agent_class(args.net_dims, args.state_dim, args.action_dim, gpu_id=-1, args=args)
@@ -89,7 +94,23 @@ def our_updates(name: str, task: str, width: int, batch_size: int, count: int, i
         buffer.add_size = count  # as if so many transitions had just come: with utd 1, so many updates
         agent.update_net(buffer)
 
-    return lambda: per_second(update, lambda: agent.update_count, count)
+    return agent, update
+
+
+def our_updates(*setup: Any, if_compile: bool = False) -> Rate:
+    agent, update = our_update(*setup, if_compile=if_compile)
+    return lambda: per_second(update, lambda: agent.update_count, setup[-1])
+
+
+def share_of_products(*setup: Any) -> float:
+    """How much of the time of our updates goes into matrix products, which no implementation can leave out."""
+    _, update = our_update(*setup)
+    update()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
+        update()
+    times = {event.key: event.self_cpu_time_total for event in profile.key_averages()}
+    products = sum(time for name, time in times.items() if name.removeprefix("aten::") in PRODUCTS)
+    return products / sum(times.values())
 
 
 def sb3_updates(name: str, task: str, width: int, batch_size: int, count: int) -> Rate:
@@ -115,9 +136,9 @@ def sb3_updates(name: str, task: str, width: int, batch_size: int, count: int) -
 
 def per_second(update: Callable[[], None], counter: Callable[[], int], count: int) -> float:
     """Updates per second by the side's own counter. RuntimeError if it did another number of them than asked."""
-    before, start = counter(), time.perf_counter()
+    before, start = counter(), time.process_time()
     update()
-    seconds, done = time.perf_counter() - start, counter() - before
+    seconds, done = time.process_time() - start, counter() - before
     if done != count:
         raise RuntimeError(f"{done} updates were done where {count} were asked for: the rate would mean nothing.")
     return done / seconds
@@ -136,6 +157,7 @@ def compare_updates(repeats: int, seconds: float) -> list[dict[str, Any]]:
                 "sb3": sb3_updates(name, task, width, batch_size, count),
             }
             row = {"agent": name, "task": task, "net": [width, width], "batch": batch_size, "updates": count}
+            row["products"] = share_of_products(name, task, width, batch_size, min(count, 100))
             rows.append(row | in_turn(sides, repeats))
             show(f"{name} ({width}, {width})", rows[-1]["ours"], rows[-1]["sb3"], "updates/s")
     return rows
@@ -190,7 +212,7 @@ class RolloutClock:
         self.marks: list[Mark] = []
 
     def on_update(self, run: Any) -> None:
-        self.marks.append((time.perf_counter(), run.total_step))
+        self.marks.append((time.process_time(), run.total_step))
 
 
 class SB3RolloutClock(callbacks.BaseCallback):
@@ -201,7 +223,7 @@ class SB3RolloutClock(callbacks.BaseCallback):
         self.marks: list[Mark] = []
 
     def _on_rollout_end(self) -> None:
-        self.marks.append((time.perf_counter(), self.num_timesteps))
+        self.marks.append((time.process_time(), self.num_timesteps))
 
     def _on_step(self) -> bool:
         return True
@@ -321,18 +343,24 @@ def report(result: dict[str, Any]) -> str:
     if rows := result.get("updates"):
         lines += ["", "## Gradient updates per second", ""]
         lines += [
-            "| agent | task | network | batch | ours | ours, `if_compile` | Stable-Baselines3 | ratio "
+            "| agent | task | network | batch | ours | products | ours, `if_compile` | Stable-Baselines3 | ratio "
             "| ratio compiled |",
-            "|---|---|---|---|---|---|---|---|---|",
+            "|---|---|---|---|---|---|---|---|---|---|",
         ]
         for row in rows:
             lines.append(
                 f"| {row['agent']} | {row['task']} | {tuple(row['net'])} | {row['batch']} "
-                f"| {statistics.median(row['ours']):.0f} | {statistics.median(row['compiled']):.0f} "
+                f"| {statistics.median(row['ours']):.0f} | {row['products']:.0%} "
+                f"| {statistics.median(row['compiled']):.0f} "
                 f"| {statistics.median(row['sb3']):.0f} "
                 f"| {ratio(row['ours'], row['sb3'])} | {ratio(row['compiled'], row['sb3'])} |"
             )
-        lines += ["", "DQN: Stable-Baselines3 updates its target outside of what is timed, ours inside."]
+        lines += [
+            "",
+            "Products: the share of our time (torch.profiler, without `if_compile`) in matrix products, which both",
+            "sides need alike. The rest is what many small operations cost to call, and `if_compile` joins them.",
+            "DQN: Stable-Baselines3 updates its target outside of what is timed, ours inside.",
+        ]
     if rows := result.get("ppo"):
         lines += ["", "## PPO, environment steps per second of the whole training", ""]
         lines += [
