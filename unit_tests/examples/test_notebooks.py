@@ -68,7 +68,6 @@ def test_what_is_stored(path: Path):
         assert "**Time:" in text
 
 
-@pytest.mark.slow
 def test_the_wheel_is_the_library(tmp_path: Path):
     """Built, installed into an empty folder, and imported from there, by another process in another folder."""
     source, wheels, target = tmp_path / "source", tmp_path / "wheels", tmp_path / "target"
