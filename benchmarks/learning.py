@@ -96,6 +96,7 @@ BULLET_PPO = {
 
 TASKS = [
     *(Row("CartPole-v1", agent, 600_000, 12_000, CARTPOLE_DQN) for agent in DQN),
+    *(Row("CartPole-v1", f"Agent{name}DQN", 600_000, 12_000, CARTPOLE_DQN, seeds=1) for name in ("Ensemble", "Embed")),
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 2_000_000, 40_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
