@@ -43,10 +43,10 @@ SB3 = {
     **dict.fromkeys(("AgentSAC", "AgentModSAC"), "sb3-SAC"),
     **{"AgentTD3": "sb3-TD3", "AgentDDPG": "sb3-DDPG"},
 }
-# strong colours, each with a pale one for its nearest kin; "-" for none
+# strong colours, each with a pale one for its nearest kin (those of TD3 and DDPG, which have none, for others)
 KIN = (
     *("PPO", "DiscretePPO", "SAC", "ModSAC", "A2C", "DiscreteA2C", "D3QN", "DuelingDQN", "DQN", "DoubleDQN"),
-    *("TD3", "-", "DDPG", "-", "REDQ"),
+    *("TD3", "EnsembleDQN", "DDPG", "EmbedDQN", "REDQ"),
 )
 COLOURS = dict(zip(KIN, plt.get_cmap("tab20").colors, strict=False))
 

@@ -97,6 +97,11 @@ def test_rows_have_names_of_their_own_and_known_tasks(benchmarks):
         assert row.break_step // row.eval_per_step >= learning.SCORE_EVALUATIONS, row.name
 
 
+def test_every_agent_has_a_colour(benchmarks, report):
+    names = {row.agent.removeprefix("Agent").removeprefix("sb3-") for row in benchmarks("learning").TASKS}
+    assert names <= report.COLOURS.keys()
+
+
 def test_changed_rows(benchmarks):
     rows = benchmarks("rows")
     row = rows.Row("Pendulum-v1", "AgentPPO", 10, 1, {"learning_rate": LinearSchedule(3e-3), "batch_size": 64})
