@@ -206,7 +206,7 @@ class StockTradingVecEnv(StockTrading, TensorEnv):
         self._turbulent = torch.as_tensor(self.turbulent[:, None], device=device)
         self._features = torch.as_tensor(self.features, device=device)
         TensorEnv.__init__(self, self.num_envs, self.gpu_id, self.max_step, self.dtype)
-        self.env_name, self.may_look = name, self.device.type == "cpu"
+        self.env_name = name
 
     def fresh(self) -> tuple[Tensor, ...]:
         draws = torch.randint(len(self._starts[0]), (self.num_envs,), generator=self.generator, device=self.device)

@@ -60,9 +60,6 @@ class TensorEnv:
 
     autoreset: ClassVar[str] = "same_step"
     state_dtype: torch.dtype = torch.float32
-    # At a value in each step: on a CPU that is cheaper than new starts that nobody needs. Then a world is replaced and
-    # not copied, so `observe` must return new tensors; where no episode ends, the state and `final_obs` are one tensor.
-    may_look: bool = False
     state_dim: int | tuple[int, ...]
     action_dim: int  # A, or the number of actions
     if_discrete: bool = False
@@ -80,6 +77,8 @@ class TensorEnv:
         self.steps = torch.zeros(num_envs, dtype=torch.int32, device=self.device)  # of the episodes under way
         self.limit = torch.full((), self.max_step, dtype=torch.int32, device=self.device)
         self.world = self.fresh()
+        self.never_waits = self.device.type != "cpu"  # on a CPU looking is cheaper than starts that nobody needs:
+        self.stock, self.used = self.fresh(), num_envs  # of them N are drawn at once, and so many are used up
 
     # what a subclass says
 
@@ -120,6 +119,7 @@ class TensorEnv:
         """N new episodes: states (N, S). seed: of everything that is random from here on."""
         if seed is not None:
             self.generator.manual_seed(seed)
+            self.used = self.num_envs
         each(Tensor.copy_, self.world, world := self.fresh())
         self.steps.zero_()
         return self._state(world), {}
@@ -128,6 +128,7 @@ class TensorEnv:
         """State (N, S), reward (N,) float32, terminal (N,) bool, truncate (N,) bool; info["final_obs"] (N, S).
 
         Where an episode ended the state is the next one's first, and `final_obs` the true successor, as in all rows.
+        On a CPU the two are one tensor where none ended.
         """
         expected = (self.num_envs,) if self.if_discrete else (self.num_envs, self.action_dim)
         if action.shape != expected:
@@ -139,22 +140,32 @@ class TensorEnv:
         truncate = steps >= self.limit
         done = terminal | truncate
         state = final = self._state(world)
-        if self.may_look and not bool(done.any()):
-            self.world, self.steps = world, steps
-        else:
-            world = each(lambda new, old: torch.where(done, new.T, old.T).T, self.fresh(), world)  # always N new starts
+        if self.never_waits:  # always N new starts
+            world = each(lambda new, old: torch.where(done, new.T, old.T).T, self.fresh(), world)
             state = self._state(world)
-            each(Tensor.copy_, self.world, world)  # in place, so that addresses are fixed
-            self.steps.copy_(steps * ~done)
+        elif len(ended := done.nonzero()[:, 0]):
+            world = self._restarted(world, ended)
+            state = self._state(world)
+        each(Tensor.copy_, self.world, world)  # in place, so that addresses are fixed
+        self.steps.copy_(steps * ~done)
         return state, reward.float(), terminal, truncate, {"final_obs": final}
+
+    def _restarted(self, world: World, rows: Tensor) -> World:
+        """The world with the next starts of the stock in these rows, (k,) long."""
+        if self.used + len(rows) > self.num_envs:
+            self.stock, self.used = self.fresh(), 0
+        start, self.used = self.used, self.used + len(rows)
+        return each(lambda new, old: old.T.index_copy(-1, rows, new[start : self.used].T).T, self.stock, world)
 
     def _state(self, world: World) -> Tensor:
         return self.observe(world).to(self.state_dtype)
 
     def get_state(self) -> dict[str, Any]:
-        """All that decides what comes next, as new tensors: `world` (N, W), `steps` (N,), `generator`."""
+        """All that decides what comes next, as new tensors: `world` (N, W), `steps` (N,), the stock, `generator`."""
         return {
             "world": each(Tensor.clone, self.world),
+            "stock": each(Tensor.clone, self.stock),
+            "used": torch.tensor(self.used),
             "steps": self.steps.clone(),
             "generator": self.generator.get_state(),
         }
@@ -162,6 +173,7 @@ class TensorEnv:
     def set_state(self, state: Mapping[str, Any]) -> Tensor:
         """Goes back to what `get_state` gave; returns the states (N, S) there."""
         each(Tensor.copy_, self.world, state["world"])
+        self.stock, self.used = each(Tensor.clone, state["stock"]), int(state["used"])
         self.steps.copy_(state["steps"])
         self.generator.set_state(state["generator"])
         return self._state(each(Tensor.clone, self.world))

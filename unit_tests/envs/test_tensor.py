@@ -82,11 +82,11 @@ class CountedWalk(Walk):
         return world[0].clone()
 
 
-@pytest.mark.parametrize("may_look", [False, True])
-def test_a_world_may_be_several_tensors(may_look):
+@pytest.mark.parametrize("never_waits", [False, True])
+def test_a_world_may_be_several_tensors(never_waits):
     plain, several = Walk(3), CountedWalk(3)
-    several.may_look = may_look
-    if may_look:  # then no start is drawn that nobody needs: both begin at 0
+    several.never_waits = never_waits
+    if never_waits:  # then starts are drawn in another order: all begin at 0
         plain.uniform = several.uniform = lambda low, high, *size: torch.full((3, *size), low)
     assert torch.equal(plain.reset(seed=0)[0], several.reset(seed=0)[0])
     generator = torch.Generator().manual_seed(0)
@@ -101,6 +101,25 @@ def test_a_world_may_be_several_tensors(may_look):
             for x, y in zip(after[:4], several.step(action)[:4], strict=True):
                 assert torch.equal(x, y)
             plain.step(action)
+
+
+def test_new_starts_come_from_a_stock_which_is_drawn_anew_when_it_is_used_up():
+    env, draws = Walk(4, max_step=2), []
+    fresh = env.fresh
+    env.fresh = lambda: draws.append(fresh()) or draws[-1]
+    env.reset(seed=0)
+    begun = [env.step(torch.tensor([0, 1, 0, 1]))[0] for _ in range(8)][1::2]  # all end at each second step
+    assert len(draws) == 5  # of the reset, and four times all
+    assert all(map(torch.equal, begun, draws[1:]))
+    few = Walk(4)
+    few.fresh, draws = env.fresh, draws.clear() or draws
+    few.reset(seed=0)
+    few.world[0] = 0.99
+    state = few.step(torch.tensor([1, 0, 0, 0]))[0]
+    assert torch.equal(state[0], draws[1][0]) and few.used == 1
+    few.world.zero_()[1:3] = 0.99
+    state = few.step(torch.tensor([1, 1, 1, 1]))[0]
+    assert torch.equal(state[1:3], draws[1][1:3]) and few.used == 3 and len(draws) == 2
 
 
 @pytest.mark.parametrize("env_class", BUILT_IN)
@@ -203,6 +222,7 @@ class Watch(TorchDispatchMode):
 @pytest.mark.parametrize("env_class", [Walk, *BUILT_IN])
 def test_a_step_never_makes_the_host_wait_and_keeps_its_addresses(env_class):
     env = env_class(num_envs=4)
+    env.never_waits = True  # as on a GPU
     env.reset(seed=0)
     addresses = [env.world.data_ptr(), env.steps.data_ptr()]
     action = random_action(env)
