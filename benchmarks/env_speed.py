@@ -4,8 +4,9 @@
     python benchmarks/env_speed.py --only mujoco --repeats 9
 
 Each side steps its environments with random actions that were drawn before, without a policy, on one thread where the
-row says no other number. The sides take turns within each repeat, so that a busy moment of the machine strikes both; a
-ratio is the median of the repeats' ratios, with their least and greatest. Written to results/env_speed.md.
+row says no other number. Seconds are those of the process on a core, so that a busy machine counts little; where there
+are two threads, those of the clock. The sides take turns within each repeat; a ratio is the median of the repeats'
+ratios, with their least and greatest. Written to results/env_speed.md.
 """
 
 from __future__ import annotations
@@ -87,6 +88,7 @@ class Row:
     make: Callable[[], Step]
     make_peer: Callable[[], Step]
     at_least: float = 0.0
+    clock: Callable[[], float] = time.process_time
 
 
 def mujoco(task: str, num_envs: int, num_threads: int = 1, at_least: float = 0.0) -> Row:
@@ -94,6 +96,7 @@ def mujoco(task: str, num_envs: int, num_threads: int = 1, at_least: float = 0.0
     return Row(
         "mujoco", task, num_envs, name, "`SyncVectorEnv`", lambda: ours(MujocoVecEnv(task, num_envs, -1, num_threads)),
         lambda: theirs(gym.make_vec(task, num_envs, vectorization_mode="sync")), at_least,
+        time.process_time if num_threads == 1 else time.perf_counter,
     )  # fmt: skip
 
 
@@ -157,9 +160,9 @@ ROWS = [
 ]
 
 
-def steps_per_second(step: Step, seconds: float) -> float:
-    start, steps = time.perf_counter(), 0
-    while (spent := time.perf_counter() - start) < seconds:
+def steps_per_second(step: Step, seconds: float, clock: Callable[[], float]) -> float:
+    start, steps = clock(), 0
+    while (spent := clock() - start) < seconds:
         steps += step()
     return steps / spent
 
@@ -170,7 +173,7 @@ def measure(row: Row, repeats: int, seconds: float) -> tuple[list[float], list[f
     rates: tuple[list[float], list[float]] = [], []
     for repeat in range(repeats + 1):
         for side, found in zip(sides, rates, strict=True):
-            rate = steps_per_second(side, seconds)
+            rate = steps_per_second(side, seconds, row.clock)
             if repeat:
                 found.append(rate)
     return rates

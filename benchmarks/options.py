@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import statistics
@@ -113,7 +114,8 @@ class LoopREDQ(agents.AgentREDQ):
             loss = ((critic(batch.states, batch.actions) - label).square() * batch.weight).mean()
             optimizer.zero_grad()
             loss.backward()
-            nn.utils.clip_grad_norm_(critic.parameters(), self.clip_grad_norm)
+            if self.clip_grad_norm < math.inf:
+                nn.utils.clip_grad_norm_(critic.parameters(), self.clip_grad_norm)
             optimizer.step()
         self.update_count += 1
         return label
