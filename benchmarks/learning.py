@@ -64,6 +64,7 @@ CARTPOLE_PPO = {
 }  # fmt: skip
 CARTPOLE_A2C = {"num_envs": 32, "horizon_len": 16, "learning_rate": LinearSchedule(2e-3), "if_norm_state": True}
 PENDULUM_OFF = {"net_dims": (128, 128), "learning_rate": 1e-3, "batch_size": 128}
+PENDULUM_MANY = PENDULUM_OFF | {"num_envs": 16, "utd": 0.25}  # as many updates for four times the steps
 PENDULUM_PPO = {
     "num_envs": 4, "horizon_len": 1024, "batch_size": 64, "learning_rate": LinearSchedule(1e-3), "gamma": 0.9,
     "if_norm_reward": True,
@@ -100,6 +101,7 @@ TASKS = [
     *(Row("CartPole-v1", agent, 100_000, 2_500, CARTPOLE_PPO) for agent in PPO),
     *(Row("CartPole-v1", agent, 2_000_000, 40_000, CARTPOLE_A2C) for agent in A2C),
     *(Row("Pendulum-v1", f"Agent{name}", 20_000, 1_000, PENDULUM_OFF) for name in ("SAC", "ModSAC", "TD3", "DDPG")),
+    *(Row("Pendulum-v1", f"Agent{name}", 80_000, 4_000, PENDULUM_MANY, 2, "@16_envs") for name in ("SAC", "TD3")),
     Row("Pendulum-v1", "AgentPPO", 150_000, 5_000, PENDULUM_PPO),
     Row("Pendulum-v1", "AgentA2C", 600_000, 15_000, PENDULUM_A2C),
     Row("LunarLander-v3", "AgentPPO", 800_000, 20_000, LUNAR_PPO),
