@@ -52,6 +52,7 @@ THRESHOLDS = {
     "HalfCheetah-v5": 1500.0,
     "Swimmer-v5": 200.0,
     "HopperBulletEnv-v0": 1000.0,
+    "InvertedPendulumBulletEnv-v0": 950.0,
 }
 
 CARTPOLE_DQN = {  # many environments for few updates: rows from near the track's ends are rare, and gamma must see them

@@ -20,7 +20,7 @@ EPISODES = 10  # of each evaluation
 RANDOM = {  # mean return of 50 episodes of uniformly random actions: `python benchmarks/report.py --random`
     "CartPole-v1": 21.5, "Acrobot-v1": -500.0, "Pendulum-v1": -1183.1, "MountainCarContinuous-v0": -33.2,
     "LunarLander-v3": -168.5, "LunarLanderContinuous-v3": -234.8, "Hopper-v5": 17.4, "HalfCheetah-v5": -342.5,
-    "Swimmer-v5": -1.0,
+    "Swimmer-v5": -1.0, "HopperBulletEnv-v0": 20.5, "InvertedPendulumBulletEnv-v0": 24.8,
 }  # fmt: skip
 
 
@@ -215,6 +215,6 @@ MORE = [
     # REDQ has half of SAC's steps
     Row("Pendulum-v1", "AgentSAC", 6_000, 200, SMALL, variant="@64"),
     Row("Pendulum-v1", "AgentREDQ", 3_000, 100, SMALL),
-    Row("LunarLanderContinuous-v3", "AgentSAC", 60_000, 2_000, SMALL, variant="@64"),
-    Row("LunarLanderContinuous-v3", "AgentREDQ", 30_000, 1_000, SMALL),
+    Row("InvertedPendulumBulletEnv-v0", "AgentSAC", 8_000, 200, SMALL, variant="@64"),
+    Row("InvertedPendulumBulletEnv-v0", "AgentREDQ", 4_000, 100, SMALL),
 ]

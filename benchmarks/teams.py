@@ -71,10 +71,13 @@ MAPPO_BATTLE = {"num_envs": 64, "horizon_len": 50, "batch_size": 800, "learning_
 
 def rows() -> list[Row]:
     """Steps are those of the environments; 2M (off-policy) and 20M (on-policy) are published."""
-    found = [Row("spread", name, 1_000_000, 100_000, VALUES, 3) for name in ("QMix", "VDN")]
+    found = [Row("spread", "QMix", 2_000_000, 200_000, VALUES, 3), Row("spread", "VDN", 1_000_000, 100_000, VALUES, 3)]
     for name in ("MADDPG", "MATD3"):
         found += [Row(task, name, 1_000_000, 100_000, JOINT, 3) for task in ("spread", "speaker")]
-    found += [Row(task, "MAPPO", 2_000_000, 200_000, MAPPO, 3) for task in ("spread", "speaker")]
+    found += [
+        Row("spread", "MAPPO", 2_000_000, 200_000, MAPPO, 3),
+        Row("speaker", "MAPPO", 1_000_000, 100_000, MAPPO, 3),
+    ]
     found += [Row("battle", name, 150_000, 15_000, BATTLE, 3) for name in ("QMix", "VDN")]
     return [*found, Row("battle", "MAPPO", 300_000, 30_000, MAPPO_BATTLE | {"repeat_times": 5}, 3)]
 
