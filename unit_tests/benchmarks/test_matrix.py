@@ -92,7 +92,7 @@ def test_rows_have_names_of_their_own_and_known_tasks(benchmarks):
     learning = benchmarks("learning")
     names = [(row.task, row.name) for row in learning.TASKS]
     assert len(set(names)) == len(names)
-    assert {row.task for row in learning.TASKS} == set(learning.THRESHOLDS)
+    assert {row.task for row in learning.TASKS} == set(learning.THRESHOLDS) == set(benchmarks("rows").RANDOM)
     for row in learning.TASKS:
         assert row.break_step // row.eval_per_step >= learning.SCORE_EVALUATIONS, row.name
 
