@@ -5,6 +5,7 @@ Letters: N environments, M agents, S state, A action, G global state.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -206,7 +207,9 @@ class SmacTeam:
     """An environment with the interface of SMAC and SMACv2: `get_env_info, get_obs, get_state, get_avail_actions`,
     `reset()`, `step(actions) -> reward, terminated, info`. The reward is the team's.
 
-    Who may do nothing but action 0 is dead. info["battle_won"] tells of a win, info["episode_limit"] of a time limit.
+    Who may do nothing but action 0 is dead. info["battle_won"] tells of a win, info["episode_limit"] of a time limit;
+    SMAC says so with `continuing_episode` only, so an end at the limit is one where nobody won and somebody lives.
+    SMAC takes a seed when it is built only.
     """
 
     if_discrete = True
@@ -216,24 +219,25 @@ class SmacTeam:
         self.env, self.env_name = env, str(getattr(env, "map_name", type(env).__name__))
         self.num_agents, self.action_dim = int(about["n_agents"]), int(about["n_actions"])
         self.state_dim, self.global_dim = int(np.prod(about["obs_shape"])), int(np.prod(about["state_shape"]))
-        self.max_step = int(min(max_step or NO_LIMIT, about["episode_limit"]))
+        self.limit, self.steps = int(about["episode_limit"]), 0
+        self.max_step = min(max_step or NO_LIMIT, self.limit)
+        seed = getattr(env, "seed", None)
+        self.takes_seed = callable(seed) and len(inspect.signature(seed).parameters) > 0
 
     def reset(self, seed: int | None) -> tuple[NDArray, dict[str, Any]]:
-        if seed is not None and callable(getattr(self.env, "seed", None)):
+        if seed is not None and self.takes_seed:
             self.env.seed(seed)
         self.env.reset()
+        self.steps = 0
         return self._states(), self._info(False)
 
     def step(self, action: NDArray) -> Step:
         reward, is_over, told = self.env.step(action.tolist())
-        truncate = bool(is_over and told.get("episode_limit", False))
-        return (
-            self._states(),
-            float(reward),
-            bool(is_over) and not truncate,
-            truncate,
-            self._info(told.get("battle_won")),
-        )
+        self.steps += 1
+        info = self._info(told.get("battle_won"))
+        timeout = self.steps >= self.limit and not info["win"] and bool(info["alive"].any())
+        truncate = bool(is_over and (told.get("episode_limit", False) or timeout))
+        return self._states(), float(reward), bool(is_over) and not truncate, truncate, info
 
     def _states(self) -> NDArray:
         return np.stack([np.ravel(state) for state in self.env.get_obs()]).astype(np.float32)

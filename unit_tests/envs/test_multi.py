@@ -135,7 +135,8 @@ def test_mpe2_itself(task):
 class Skirmish:
     """SMAC's interface: two agents, three actions, of which 0 is for the dead; agent 1 dies in the second step.
 
-    ends: "won" at step 3, or the time limit at step 4, as SMAC says it.
+    ends: "won" at step 3, or the time limit at step 4, as SMAC says it with its `continuing_episode` and without; or
+    "lost" at step 4, when agent 0 dies too.
     """
 
     map_name = "stand_in"
@@ -157,20 +158,26 @@ class Skirmish:
         return np.full(5, 10.0 * self.t)
 
     def get_avail_actions(self):
-        return [[0, 1, 1], [1, 0, 0] if self.t >= 2 else [0, 1, 0]]
+        dead = [1, 0, 0]
+        first = dead if self.ends == "lost" and self.t == 4 else [0, 1, 1]
+        return [first, dead if self.t >= 2 else [0, 1, 0]]
+
+    def seed(self):
+        """As SMAC's: it tells the seed and takes none."""
+        return 0
 
     def step(self, actions):
         assert all(avail[action] for avail, action in zip(self.get_avail_actions(), actions, strict=True))
         self.t += 1
         if self.ends == "won":
             return 1.0, self.t == 3, {"battle_won": True} if self.t == 3 else {}
-        return 1.0, self.t == 4, {"episode_limit": True} if self.t == 4 else {}
+        return 1.0, self.t == 4, {"episode_limit": True} if self.t == 4 and self.ends == "limit" else {}
 
     def close(self):
         pass
 
 
-@pytest.mark.parametrize("ends", ["won", "limit"])
+@pytest.mark.parametrize("ends", ["won", "limit", "silent limit", "lost"])
 def test_smacs_interface(ends):
     env = build_env(Skirmish, {"num_envs": 2, "ends": ends})
     assert (env.env_name, env.num_agents, env.state_dim, env.global_dim, env.action_dim) == ("stand_in", 2, 4, 5, 3)
@@ -184,9 +191,9 @@ def test_smacs_interface(ends):
             break
     assert [row[4]["alive"][0].tolist() for row in rows[:2]] == [[True, True], [True, False]]
     _, reward, terminal, truncate, info = rows[-1]
-    assert (len(rows), terminal[0].item(), truncate[0].item()) == (
-        (3, True, False) if ends == "won" else (4, False, True)
-    )
+    is_limit = "limit" in ends
+    found = len(rows), terminal[0].item(), truncate[0].item()
+    assert found == (3 if ends == "won" else 4, not is_limit, is_limit)
     assert reward.shape == (2,) and info["win"].tolist() == [ends == "won"] * 2
 
 
