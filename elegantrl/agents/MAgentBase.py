@@ -38,6 +38,16 @@ class TeamAgent(AgentBase):
             return reward if reward.dim() == 1 else reward.mean(-1)
         return reward if reward.dim() == 2 else reward[:, None].expand(-1, self.num_agents)
 
+    def of_team(self, values: Tensor, alive: Tensor | None) -> Tensor:
+        """Values (..., M) with the mean of the living's for the dead, who learn none; 0 where nobody lives.
+
+        For what a team is paid after an agent's death; what it lives on alone has ended there by `undone`.
+        """
+        if alive is None:
+            return values
+        mean = (values * alive).sum(-1, keepdim=True) / alive.sum(-1, keepdim=True).clamp(min=1)
+        return values.where(alive, mean)
+
     def undone(self, terminal: Tensor, reward: Tensor) -> Tensor:
         """Who lives on rewards of its own is done when it dies; who lives on the team's when the team's task ends."""
         alive = self.last.alive if self.last is not None else None

@@ -57,7 +57,8 @@ class AgentMADDPG(TeamAgent, AgentDDPG):
 
     def next_value(self, batch: Batch) -> Tensor:
         """Q_m'(x', mu_1'(s_1') .. mu_M'(s_M')), eq. 6. (B, M)"""
-        return least(self.cri_target(self.joint(batch.next), self.target_action(batch.next)))
+        value = least(self.cri_target(self.joint(batch.next), self.target_action(batch.next)))
+        return self.of_team(value, batch.next.alive)
 
     def actor_loss(self, batch: Batch) -> Tensor:
         """-Q_m(x, a_1 .. mu_m(s_m) .. a_M), eq. 5: the others' actions are those of the batch."""

@@ -38,4 +38,4 @@ class AgentMAPPO(TeamAgent, AgentPPO):
         """V_m(s) of every agent, (..., M). Memories are the policies' alone: values see them and do not shape them."""
         own = record.states.detach() if self.rnn_dim else self.state_norm(record.states)
         state = own.flatten(-2) if record.global_state is None else record.global_state
-        return self.cri(state, own if self.if_agent_value else None)
+        return self.of_team(self.cri(state, own if self.if_agent_value else None), record.alive)

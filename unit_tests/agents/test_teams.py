@@ -23,23 +23,25 @@ def name(value) -> str:
     return getattr(value, "__name__", {True: "discrete", False: "continuous"}.get(value, str(value)))
 
 
-def learned_values(agent_class, env, **settings):
-    """(R,) learned and true values of the team, or the mean of its agents'."""
+def learned_values(agent_class, env, mean=True, **settings):
+    """(R,) learned and true values of the team, or the mean of its agents', or (R, M) each agent's."""
     common = {"gamma": GAMMA, "learning_rate": 1e-2, "batch_size": 64, "lambda_entropy": 0.0, **settings}
     if issubclass(agent_class, AgentOffPolicy):
         agent = build(agent_class, env, **common, soft_update_tau=0.2, target_delay=1, utd=1.0)
-        train(agent, env, rounds=3, horizon=40)
+        train(agent, env, rounds=3 if mean else 8, horizon=40)
     else:
         agent = build(agent_class, env, **common, repeat_times=4, clip_grad_norm=10.0, if_norm_value=False)
-        train(agent, env, rounds=25, horizon=24)
+        train(agent, env, rounds=25 if mean else 60, horizon=24)
     states, true = env.values(GAMMA)
     actions = torch.zeros(len(states), 2) if env.if_discrete else torch.zeros(len(states), 2, 1)
     rows = batch(states, actions.long() if env.if_discrete else actions, torch.ones(len(states)))
     with torch.no_grad():
         if not agent.if_off_policy:
-            return agent.value(rows).mean(-1), true
-        q = agent.q_value(rows)
-    return q if q.dim() == 1 else q.mean((0, 2)), true
+            values = agent.value(rows)
+        else:
+            values = agent.q_value(rows)
+            values = values if values.dim() == 1 else values.mean(0)
+    return values.mean(-1) if mean and values.dim() == 2 else values, true
 
 
 @pytest.mark.parametrize("ends", ["truncate", "terminate"])
@@ -143,6 +145,18 @@ def test_rows_of_the_dead_have_no_weight(agent_class):
         else:
             losses.append(agent.objective(agent.rows(trajectory))[0])
     assert torch.equal(losses[0], losses[1])
+
+
+@pytest.mark.parametrize("agent_class", [*JOINT, MAPPO], ids=name)
+def test_values_of_a_team_go_on_after_a_death(agent_class):
+    """Agent 1 is dead from the second step on, and the team is paid until the eighth: both have the same value."""
+
+    class Deadly(TeamClock):
+        def info(self):
+            return {"alive": torch.stack([self.t < 9, self.t < 2], -1)}
+
+    values, true = learned_values(agent_class, Deadly(if_discrete=True, ends="terminate", length=8), mean=False)
+    torch.testing.assert_close(values[:2], true[:2, None].expand(-1, 2), rtol=0.05, atol=0.05)
 
 
 @pytest.mark.parametrize("own", [False, True])
