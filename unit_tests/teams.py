@@ -115,16 +115,16 @@ def build(agent_class: type, env: Any, **settings: Any) -> Any:
     return agent
 
 
-def ring(env: Any, rows: int = 4096) -> ReplayBuffer:
-    dims = (rows, env.state_dim, env.action_dim, -1, env.num_envs)
+def ring(env: Any, rows: int = 4096, if_use_per: bool = False) -> ReplayBuffer:
+    dims = (rows, env.state_dim, env.action_dim, -1, env.num_envs, if_use_per)
     return ReplayBuffer(*dims, if_discrete=env.if_discrete, num_agents=env.num_agents)
 
 
-def train(agent: Any, env: Any, rounds: int, horizon: int, rows: int = 4096) -> None:
+def train(agent: Any, env: Any, rounds: int, horizon: int, rows: int = 4096, if_use_per: bool = False) -> None:
     """`rounds` times: explore `horizon` steps, update. Off-policy the first rollout is random."""
     worker = Worker(env, agent, Settings(horizon_len=horizon))
     worker.restart(seed=0)
-    buffer = ring(env, rows) if isinstance(agent, AgentOffPolicy) else None
+    buffer = ring(env, rows, if_use_per) if isinstance(agent, AgentOffPolicy) else None
     for i in range(rounds):
         agent.progress = i / rounds
         trajectory = worker.explore(if_random=buffer is not None and i == 0)

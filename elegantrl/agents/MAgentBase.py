@@ -33,10 +33,12 @@ class TeamAgent(AgentBase):
         return self.state_norm(record.states).flatten(-2) if record.global_state is None else record.global_state
 
     def credit(self, reward: Tensor) -> Tensor:
-        """Everybody's own reward (N, M), or the team's; for a team, the mean of its agents' (N,)."""
-        if self.if_team_reward:
-            return reward if reward.dim() == 1 else reward.mean(-1)
-        return reward if reward.dim() == 2 else reward[:, None].expand(-1, self.num_agents)
+        """Everybody's own reward (N, M), none for the dead, or the team's; for a team, the mean of its agents' (N,)."""
+        if reward.dim() == 1:
+            return reward if self.if_team_reward else reward[:, None].expand(-1, self.num_agents)
+        if self.last is not None and self.last.alive is not None:
+            reward = reward.where(self.last.alive, 0.0)
+        return reward.mean(-1) if self.if_team_reward else reward
 
     def of_team(self, values: Tensor, alive: Tensor | None) -> Tensor:
         """Values (..., M) with the mean of the living's for the dead, who learn none; 0 where nobody lives.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..trajectory import Batch, Rollout, Trajectory
+from ..trajectory import Batch, Rollout, Trajectory, loss_weight, widen
 from .functional import cumulative_rewards, discounted_sums, vtrace, weighted_mean
 from .net import Normaliser, compiled_gradients
 
@@ -75,9 +75,9 @@ class Normalisers(Option):
             self.return_carry[columns] = 0.0
 
     def update(self, trajectory: Trajectory) -> None:
-        agent = self.agent
+        agent, unmasks, alive = self.agent, trajectory.unmasks, trajectory.at(slice(0, -1)).alive
         if agent.state_norm.learns:
-            states = trajectory.states[:-1][trajectory.unmasks]
+            states = trajectory.states[:-1][unmasks if alive is None else widen(unmasks, alive) & alive]
             agent.state_norm.watch(states.reshape(-1, states.shape[-1]))
             agent.state_norm.commit(self.gather)
         if agent.reward_norm.learns:
@@ -85,7 +85,7 @@ class Normalisers(Option):
             keeps = trajectory.keeps
             sums = discounted_sums(trajectory.rewards, keeps, start, agent.gamma)
             self.return_carry = agent.gamma * keeps[-1] * sums[-1]
-            agent.reward_norm.watch(sums[trajectory.unmasks])
+            agent.reward_norm.watch(sums[loss_weight(unmasks, alive) > 0])
             agent.reward_norm.commit(self.gather)
         if agent.value_norm.learns:
             mean, std = agent.value_norm.mean.clone(), agent.value_norm.std.clone()

@@ -114,8 +114,8 @@ class Priorities(SumTree):
         self.update(index, priority)
 
     def feedback(self, batch: Batch, td: Tensor) -> None:
-        """Priorities from temporal differences (B,) or (K, B). A row whose leaf is 0 keeps that."""
-        size = td.abs()
+        """Priorities from temporal differences (B,) or (K, B), of the living. A row whose leaf is 0 keeps that."""
+        size = td.abs() * (batch.weight > 0)
         for _ in range(batch.rewards.dim() - 1):  # the agents'
             size = size.mean(-1)
         size = size if size.dim() == 1 else size.mean(0)

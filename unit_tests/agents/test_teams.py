@@ -147,6 +147,47 @@ def test_rows_of_the_dead_have_no_weight(agent_class):
     assert torch.equal(losses[0], losses[1])
 
 
+@pytest.mark.parametrize("option", ["gamma", "if_norm_reward", "if_use_per"])
+@pytest.mark.parametrize("agent_class", TEAMS, ids=name)
+def test_the_rewards_of_the_dead_change_nothing(agent_class, option):
+    """Agent 1 is dead from the second step on; whatever it is still paid, the parameters are the same."""
+
+    class Haunted(TeamClock):
+        paid = 0.0
+
+        def info(self):
+            return {"alive": torch.stack([self.t < 9, self.t < 2], -1)}
+
+        def step(self, action):
+            dead = self.t >= 2
+            state, reward, *rest = super().step(action)
+            return state, torch.stack([reward[:, 0], torch.where(dead, self.paid, reward[:, 1])], -1), *rest
+
+    found, with_tree = [], option == "if_use_per" and agent_class is not MAPPO
+    for paid in (0.0, 50.0):
+        torch.manual_seed(0)
+        env = Haunted(own=True, if_discrete=True, ends="terminate")
+        env.paid = paid
+        agent = build(agent_class, env, batch_size=16, **{option: 1})
+        train(agent, env, rounds=3, horizon=16, if_use_per=with_tree)
+        found.append(torch.cat([x.flatten() for x in agent.tensors()]))
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize("if_share_params", [True, False])
+def test_the_dead_are_no_statistics(if_share_params):
+    """What the dead see does not move the normaliser of states."""
+    env = Battle(2)
+    for agent_class in (agents.AgentQMix, MAPPO):
+        agent = build(agent_class, env, if_norm_state=True, if_share_params=if_share_params)
+        env.reset(seed=0)
+        trajectory = agent.explore(env, agent.new_trajectory(env, 8))
+        trajectory.alive[:, :, 1] = False
+        trajectory.states[:, :, 1] = 1e6
+        agent.update_statistics(trajectory)
+        assert agent.state_norm.mean.abs().max() < 10
+
+
 @pytest.mark.parametrize("agent_class", [*JOINT, MAPPO], ids=name)
 def test_values_of_a_team_go_on_after_a_death(agent_class):
     """Agent 1 is dead from the second step on, and the team is paid until the eighth: both have the same value."""
