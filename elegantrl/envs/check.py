@@ -16,6 +16,7 @@ from .simulators import OwnRandom
 from .single import GymEnv, make_env
 from .spaces import ActionCodec
 from .vector import as_vec_env
+from .watch import told_of_team
 
 SHORT = 16  # rows of the plays that are compared
 WATCHED = 8  # environments whose states are kept
@@ -340,10 +341,9 @@ class _VecCheck:
     def check_state(self, state: Any, info: dict, done: Tensor) -> None:
         self.check_tensor("state", state, self.state_shape, self.env.state_dtype)
         lead = (self.env.num_envs, *self.team)
-        told = {"alive": (lead, torch.bool), "win": (lead[:1], torch.bool)}
-        told["global_state"] = ((*lead[:1], getattr(self.env, "global_dim", 0)), torch.float32)
-        for name in (name for name in told if self.team and name in info):
-            self.check_tensor(f"info[{name!r}]", info[name], *told[name])
+        for name, spec in told_of_team(self.env).items() if self.team else ():
+            if name in info:
+                self.check_tensor(f"info[{name!r}]", info[name], *spec)
         if self.has_mask is None:
             self.has_mask = "action_mask" in info
         elif self.has_mask != ("action_mask" in info):

@@ -116,6 +116,32 @@ def test_a_mask_that_allows_nothing_is_a_clear_error(agent_class):
         worker.agent.select_action(torch.ones(2, 1), torch.zeros(2, 3))
 
 
+ODD = {
+    "reward": lambda env, state, reward, info: (state, reward[:, None], info),
+    "state": lambda env, state, reward, info: (state.double(), reward, info),
+    "action_mask": lambda env, state, reward, info: (state, reward, {"action_mask": torch.ones(4, 2, 1).bool()}),
+    "alive": lambda env, state, reward, info: (state, reward, {"alive": torch.ones(4, 2)}),
+    "win": lambda env, state, reward, info: (state, reward, {"win": torch.ones(4, 2).bool()}),
+    "global_state": lambda env, state, reward, info: (state, reward, {"global_state": torch.ones(4, 7)}),
+    "tell action_mask": lambda env, state, reward, info: (
+        *(state, reward),
+        {"action_mask": torch.ones(4, 2, 2).bool()} if env.calls % 2 else {},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_what_a_teams_environment_must_not_return_is_named(what):
+    class Odd(TeamClock):
+        def step(self, action):
+            state, reward, terminal, truncate, info = super().step(action)
+            state, reward, info = ODD[what](self, state, reward, info)
+            return state, reward, terminal, truncate, info
+
+    with pytest.raises(EnvironmentFault, match=f"Odd (returned|does not) {what}"):
+        train(build(MAPPO, Odd(if_discrete=True)), Odd(if_discrete=True), rounds=1, horizon=4)
+
+
 @pytest.mark.parametrize("agent_class", TEAMS, ids=name)
 def test_rows_of_the_dead_have_no_weight(agent_class):
     """Whatever a dead agent sees and did: losses stay, bit for bit."""
