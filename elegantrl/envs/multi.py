@@ -160,7 +160,7 @@ class ParallelTeam:
 
     def reset(self, seed: int | None) -> tuple[NDArray, dict[str, Any]]:
         states, infos = self.env.reset(seed=seed)
-        self.alive[:] = True
+        self.alive[:] = [name in states for name in self.names]
         return self._states(states), self._info(states, infos)
 
     def step(self, action: NDArray) -> Step:
@@ -191,8 +191,13 @@ class ParallelTeam:
             for row, codec, name in zip(mask, self.codecs, self.names, strict=True):
                 state = states.get(name)
                 own = state.get("action_mask") if isinstance(state, Mapping) else infos.get(name, {}).get("action_mask")
-                if own is not None:
-                    row[: codec.action_dim] = np.asarray(own, np.bool_)
+                if own is None:
+                    continue
+                if np.shape(own) != (size := (codec.action_dim,)):
+                    raise ValueError(
+                        f"{self.env_name}: the action_mask of {name} has shape {np.shape(own)}, not {size}"
+                    )
+                row[: codec.action_dim] = np.asarray(own, np.bool_)
             mask[~self.alive] = np.arange(self.action_dim) == 0
         if self.global_dim:
             info["global_state"] = np.ravel(self.env.state()).astype(np.float32)

@@ -109,6 +109,20 @@ def test_what_it_does_not_take():
         build_env(Turns)
 
 
+def test_who_is_not_there_at_the_start_is_dead_and_masks_have_the_agents_size():
+    class Alone(Parallel):
+        def reset(self, seed=None, options=None):
+            super().reset(seed)
+            self.agents = ["a"]
+            return self.observe(), {"a": {"action_mask": [True]} if seed == 1 else {}}
+
+    team = build_env(Alone, {"num_envs": 2}).teams[0]
+    _, info = team.reset(0)
+    assert info["alive"].tolist() == [True, False] and info["action_mask"][1].tolist() == [True, False, False]
+    with pytest.raises(ValueError, match=r"the action_mask of a has shape \(1,\), not \(3,\)"):
+        team.reset(1)
+
+
 def test_continuous_actions_reach_their_own_bounds():
     class Boxes(Parallel):
         def action_space(self, name):
