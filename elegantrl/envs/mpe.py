@@ -54,7 +54,7 @@ class SimpleSpread(TeamEnv):
         self.state_dim = 6 * num_agents
         m = range(num_agents)
         super().__init__(num_envs, gpu_id, max_step, dtype)
-        self.others = torch.tensor([[j for j in m if j != i] for i in m], device=self.device)
+        self.others = torch.tensor([[j for j in m if j != i] for i in m], dtype=torch.long, device=self.device)
 
     def parts(self, world: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Places, velocities and landmarks, (N, M, 2) each."""

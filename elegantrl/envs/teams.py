@@ -126,7 +126,8 @@ class Battle(TeamEnv):
         self.state_dim, self.global_dim = 4 + 5 * m + 4 * (m - 1), 6 * m
         super().__init__(num_envs, gpu_id)
         self.moves = torch.tensor([[0, 0], [1, 0], [-1, 0], [0, 1], [0, -1], *[[0, 0]] * m], device=self.device) * 1.0
-        self.others = torch.tensor([[j for j in range(m) if j != i] for i in range(m)], device=self.device)
+        others = [[j for j in range(m) if j != i] for i in range(m)]
+        self.others = torch.tensor(others, dtype=torch.long, device=self.device)
 
     def fresh(self) -> Tensor:
         """Places of agents (left) and enemies (right), then their healths."""
@@ -186,7 +187,7 @@ class Battle(TeamEnv):
         friend_health = health[:, self.others]
         friend = torch.cat([to_friend, near[..., None], friend_health[..., None]], -1)
         friend = friend * ((near <= self.sight) & (friend_health > 0))[..., None]
-        own = torch.cat([place, health[..., None], (self.others[:, 0] * 0 + 1).expand_as(health)[..., None]], -1)
+        own = torch.cat([place, health[..., None], torch.ones_like(health)[..., None]], -1)
         return torch.cat([own, foe.flatten(2), friend.flatten(2)], -1) * (health > 0)[..., None]
 
     def tell(self, world: Tensor) -> dict[str, Tensor]:
