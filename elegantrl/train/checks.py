@@ -146,7 +146,7 @@ def check_together(config: Any, names: Collection[str]) -> None:
     if "rnn_dim" in names and config.rnn_dim:
         if not config.if_off_policy:
             check_windows(config.horizon_len, config.seq_len)
-        elif config.if_use_per or config.n_step > 1:
+        elif config.if_use_per or config.n_step > 1 or config.lambda_fit_cum_r:
             raise ValueError(NO_WINDOWS)
     warm_up = config.buffer_init_size if "buffer_init_size" in names else 0
     if 0 < config.break_step <= warm_up and not config.continue_train:

@@ -14,7 +14,9 @@ from ..trajectory import Batch
 
 PRIORITY_EPS = 1e-6  # no transition's priority falls to 0
 FAN_OUT = 64  # leaves in a block of the sum tree
-NO_WINDOWS = "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step alone."
+NO_WINDOWS = (
+    "Windows (rnn_dim > 0) are drawn uniformly, of single steps: leave if_use_per, n_step, lambda_fit_cum_r alone."
+)
 
 
 class SumTree:

@@ -190,8 +190,9 @@ def test_prioritised_replay_needs_replay():
     ("agent_class", "settings", "match"),
     [
         (AgentPPO, {"rnn_dim": 8, "horizon_len": 16, "seq_len": 7}, "horizon_len 16 is no multiple of seq_len 7"),
-        (AgentQMix, {"rnn_dim": 8, "if_use_per": True}, "Windows .* leave if_use_per, n_step alone"),
-        (AgentQMix, {"rnn_dim": 8, "n_step": 3}, "Windows .* leave if_use_per, n_step alone"),
+        (AgentQMix, {"rnn_dim": 8, "if_use_per": True}, "Windows .* leave if_use_per, n_step, lambda"),
+        (AgentQMix, {"rnn_dim": 8, "n_step": 3}, "Windows .* leave if_use_per, n_step, lambda"),
+        (AgentQMix, {"rnn_dim": 8, "lambda_fit_cum_r": 0.1}, "Windows .* leave if_use_per, n_step, lambda"),
     ],
 )
 def test_what_a_memory_does_not_go_with_is_refused_before_training(agent_class, settings, match):
