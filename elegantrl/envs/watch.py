@@ -60,7 +60,7 @@ class WatchedEnv:
         if not getattr(env, "num_agents", 0):
             return
         each = (env.num_envs, env.num_agents)
-        wanted = {"state": ((*each, env.state_dim), env.state_dtype), **told_of_team(env)}
+        wanted = {"state": ((*each, env.state_dim), getattr(env, "state_dtype", torch.float32)), **told_of_team(env)}
         known = {"state": state, **{name: info[name] for name in wanted if name in info}}
         for name, x in zip(("reward", "terminal", "truncate"), others, strict=False):
             is_own = name == "reward" and getattr(x, "ndim", 1) == 2
