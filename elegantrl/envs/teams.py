@@ -22,6 +22,11 @@ class TeamEnv(TensorEnv):
     num_agents: int  # M
     global_dim: int = 0  # G, 0: `tell` gives no global state
 
+    def __init__(self, *args: Any, **kwargs: Any):
+        if self.num_agents < 1:
+            raise ValueError(f"num_agents={self.num_agents}: {type(self).__name__} needs at least 1")
+        super().__init__(*args, **kwargs)
+
     def tell(self, world: Tensor) -> dict[str, Tensor]:
         """Any of action_mask (N, M, A) bool, global_state (N, G), alive (N, M) bool, win (N,) bool, of a world."""
         return {}

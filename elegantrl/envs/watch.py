@@ -96,14 +96,15 @@ class WatchedEnv:
 
     def check_finite(self, tr: Trajectory, worker: Any) -> None:
         """Raises EnvironmentFault that names tensor, step and environment of the first value that is not finite."""
-        for name in ("states", "rewards", "actions"):
-            x: Tensor = getattr(tr, name)
-            if not x.is_floating_point() or math.isfinite(x.sum()):  # a quick look: no sum with a bad value is finite
+        for name in ("states", "global_state", "rewards", "actions"):
+            x: Tensor | None = getattr(tr, name)
+            if x is None or not x.is_floating_point() or math.isfinite(x.sum()):  # no sum with a bad value is finite
                 continue
             bad = (~torch.isfinite(x)).flatten(2).any(-1) if x.dim() > 2 else ~torch.isfinite(x)
             if bool(bad.any()):
                 t, n = bad.nonzero()[0].tolist()
-                step = int(worker.steps_before(t + (name != "states"))[n])  # row t's state came of the step before
+                row = t + (name in ("rewards", "actions"))  # row t's state came of the step before
+                step = int(worker.steps_before(row)[n])
                 source = "the policy chose" if name == "actions" else f"{self.env.env_name} returned"
                 raise EnvironmentFault(
                     f"{source} a value that is not finite in {name} at step {step} of environment {n} (row {t} of the "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -286,6 +288,19 @@ def test_teams_and_single_agents_do_not_mix():
         train_agent(config(MAPPO, Clock, {"num_envs": 4}), True)
     with pytest.raises(ValueError, match="AgentQMix is for discrete actions"):
         train_agent(config(agents.AgentQMix, Rendezvous, {"num_envs": 4}), True)
+
+
+class Broken(Battle):
+    """Its global state is not a number from the third step on."""
+
+    def tell(self, world):
+        told = super().tell(world)
+        return told | {"global_state": told["global_state"].where(self.steps[:, None] < 2, math.nan)}
+
+
+def test_a_global_state_that_is_not_finite_is_the_environments_fault():
+    with pytest.raises(EnvironmentFault, match="Broken returned a value that is not finite in global_state at step"):
+        train_agent(config(MAPPO, Broken, {"num_envs": 4}), True)
 
 
 def test_evaluation_tells_of_each_agent_and_of_wins():

@@ -31,6 +31,12 @@ def drawn(env, info, generator):
     return (chance * info.get("action_mask", torch.tensor(1))).argmax(-1) if env.if_discrete else 3 * chance - 1.5
 
 
+@pytest.mark.parametrize("task", [Battle, SimpleSpread])
+def test_a_team_has_an_agent(task):
+    with pytest.raises(ValueError, match=f"num_agents=0: {task.__name__} needs at least 1"):
+        task(2, num_agents=0)
+
+
 @pytest.mark.parametrize("task, how", TASKS)
 def test_the_contract(task, how):
     """Shapes, dtypes, episodes of max_step at most, new tensors; the same from the same seed, other from another."""
