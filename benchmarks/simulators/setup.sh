@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# benchmarks/simulators/setup.sh mjlab|isaaclab DIR: a virtual environment in DIR with the simulator and this library.
-# Python 3.11 or newer. mjlab: 1.5 GB, isaaclab: 2.5 GB, each with torch for the CPU; two to five minutes.
+# benchmarks/simulators/setup.sh mjlab|isaaclab|smax DIR: a virtual environment in DIR with the simulator and this library.
+# Python 3.11 or newer. mjlab: 1.5 GB, isaaclab: 2.5 GB, smax: 1.8 GB, each with torch for the CPU; two to five minutes.
 set -eu
 root=$(cd "$(dirname "$0")/../.." && pwd)
 python3 -m venv "$2"
@@ -12,7 +12,8 @@ isaaclab) # without Isaac Sim: Newton's physics alone
         "gymnasium>=1.2" hydra-core lazy_loader prettytable pyyaml rich tqdm cffi packaging
     $pip --no-deps --ignore-requires-python isaaclab==3.0.0
     ;;
-*) echo "mjlab or isaaclab, not $1" && exit 2 ;;
+smax) $pip torch==2.13.0 "jaxmarl>=0.2" ;; # with gymnax, which holds gymnasium below 1.4
+*) echo "mjlab, isaaclab or smax, not $1" && exit 2 ;;
 esac
 $pip matplotlib "gymnasium>=1.1,<2"
 $pip --no-deps --editable "$root"

@@ -1,4 +1,4 @@
-"""Adapters of foreign environments for teams: PettingZoo's parallel ones, VMAS, and those with SMAC's interface.
+"""Adapters of foreign environments for teams: PettingZoo's parallel ones, VMAS, SMAX, and those with SMAC's interface.
 
 Letters: N environments, M agents, S state, A action, G global state.
 """
@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from .smax import SmaxVecEnv
 from .spaces import ActionCodec
 
 NO_LIMIT = 12345  # max_step of an environment that states none
@@ -43,7 +44,7 @@ def as_teams(
     num_envs: int = 1,
     max_step: int | None = None,
     device: torch.device | str = "cpu",
-) -> TeamVecEnv | VmasVecEnv | None:
+) -> TeamVecEnv | VmasVecEnv | SmaxVecEnv | None:
     """An environment of several agents whose interface is known, with others of its kind, under the vector contract.
 
     build: makes one more. None: it has no such interface. TypeError: PettingZoo's interface of turns.
@@ -53,6 +54,8 @@ def as_teams(
         return None
     if all(hasattr(env, name) for name in ("n_agents", "batch_dim", "reset_at")):
         return VmasVecEnv(env, max_step)
+    if SmaxVecEnv.fits(env):
+        return SmaxVecEnv(env, num_envs, max_step, device)
     if hasattr(env, "agent_selection"):
         raise TypeError(f"{env} lets agents act in turn: give its parallel_env instead of its env")
     if hasattr(env, "possible_agents"):
