@@ -14,7 +14,7 @@ from elegantrl import build_env, check_vec_env, train_agent
 from elegantrl.agents import AgentMAPPO, AgentQMix
 from unit_tests.tasks import config
 
-NOTHING, HIT, LEAVE = range(3)
+NOTHING, HIT, RAM = range(3)
 
 
 def tree_map(function: Any, *trees: Any) -> Any:
@@ -58,7 +58,7 @@ class World(NamedTuple):
 
 
 class Duel:
-    """`EnemySMAX` in small: the enemy falls when it was hit `health` times, an agent that leaves is dead."""
+    """`EnemySMAX` in small: the enemy falls when it was hit `health` times; who rams it hits it and dies."""
 
     agents, enemy_agents, num_allies, num_enemies = ["ally_0", "ally_1"], ["enemy_0"], 2, 1
     obs_size, state_size, num_ally_actions, max_steps = 3, 2, 3, 4
@@ -82,9 +82,9 @@ class Duel:
     def step_env(self, key: Any, world: World, actions: dict[str, Any]) -> tuple[Any, ...]:
         alive, health, place, step = world.state
         chosen = np.array([actions[name] for name in self.agents])
-        hits = int(((chosen == HIT) & alive[:2]).sum())
+        hits = int(((chosen != NOTHING) & alive[:2]).sum())
         left = np.int32(max(health - hits, 0))
-        after = World(Units(np.append(alive[:2] & (chosen != LEAVE), left > 0), left, place, np.int32(step + 1)))
+        after = World(Units(np.append(alive[:2] & (chosen != RAM), left > 0), left, place, np.int32(step + 1)))
         reward = np.float32(hits)
         return self.seen(after), after, dict.fromkeys(self.agents, reward), {"__all__": None}, {}
 
@@ -109,9 +109,9 @@ def test_it_keeps_the_contract(jax: None):
         (3, [(HIT, HIT), (HIT, NOTHING)], "won"),
         (8, [(HIT, HIT)] * 4, "won"),  # in the last step before the limit
         (9, [(HIT, HIT)] * 4, "limit"),
-        (9, [(LEAVE, HIT), (NOTHING, LEAVE)], "lost"),
-        (1, [(LEAVE, LEAVE)], "lost"),
-        (2, [(LEAVE, HIT), (NOTHING, HIT)], "won"),
+        (9, [(RAM, HIT), (NOTHING, RAM)], "lost"),
+        (2, [(RAM, RAM)], "lost"),  # a draw
+        (3, [(RAM, HIT), (NOTHING, HIT)], "won"),
     ],
 )
 def test_how_battles_end(jax: None, health: int, actions: list, ends: str):
@@ -122,7 +122,7 @@ def test_how_battles_end(jax: None, health: int, actions: list, ends: str):
     assert [(bool(t), bool(c), bool(w)) for t, c, w in zip(terminal, truncate, info["win"], strict=True)] == [
         expected
     ] * 2
-    assert reward.tolist() == [float(actions[-1].count(HIT))] * 2
+    assert reward.tolist() == [2.0 - actions[-1].count(NOTHING)] * 2
     assert (state[..., 1] == 0).all() and info["alive"].all() and info["action_mask"].all()  # a new battle
     assert (info["final_global_state"][:, 1] == len(actions)).all()
     assert (info["final_obs"][..., 1] == len(actions) * info["final_alive"]).all()  # the dead see nothing
@@ -130,7 +130,7 @@ def test_how_battles_end(jax: None, health: int, actions: list, ends: str):
 
 
 def test_who_is_dead_may_do_nothing(jax: None):
-    (_, _, terminal, truncate, info), *_ = played(build_env(Duel, {"num_envs": 2}), (LEAVE, HIT))
+    (_, _, terminal, truncate, info), *_ = played(build_env(Duel, {"num_envs": 2}), (RAM, HIT))
     assert not (terminal | truncate).any() and info["alive"].tolist() == [[False, True]] * 2
     assert info["action_mask"].tolist() == [[[True, False, False], [True] * 3]] * 2
 
