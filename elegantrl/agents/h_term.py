@@ -52,8 +52,10 @@ def standardised(advantages: Tensor) -> Tensor:
 
 def advantages(agent: Any, trajectory: Trajectory) -> Tensor:
     """By the values that the agent now gives, (T, N)."""
-    tr = trajectory
-    return gae(agent.scaled(tr.rewards), tr.undones, tr.unmasks, agent.state_value(tr), agent.gamma, ADVANTAGE_LAMBDA)
+    tr, rewards = trajectory, agent.scaled(trajectory.rewards)
+    if tr.bootstraps is not None:
+        rewards = rewards + tr.bootstraps
+    return gae(rewards, tr.undones, tr.unmasks, agent.state_value(tr), agent.gamma, ADVANTAGE_LAMBDA)
 
 
 # what weighs a path: how it is found for a rollout, and how it is scaled over the archive

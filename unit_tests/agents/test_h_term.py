@@ -181,6 +181,18 @@ def test_advantages_weigh_by_the_values_of_the_time():
     torch.testing.assert_close(agent.h_term.rows["weights"], standardised(torch.tensor([2.0, 6.0, 1.0, 3.0])))
 
 
+def test_an_advantage_at_a_time_limit_has_the_final_observations_value():
+    """Values 1, gamma 0.9: at a known final observation reward 1 + 0.9 - 1, as between other rows; at a true end 0."""
+    agent = build(AgentPPO, Clock(), lambda_h_term=1.0, h_term_weight="advantage", gamma=0.9, h_term_k_step=2)
+    agent.cri = Constant()
+    trajectory = rows([1, 1, 1, 1], undones=[(1, 0), (3, 0)])
+    trajectory.bootstraps = torch.tensor([0.0, 0.9, 0.0, 0.0])[:, None]
+    agent.observe(trajectory)
+    by_time, by_task = (episode["weights"] for episode in agent.h_term.episodes)
+    torch.testing.assert_close(by_time, torch.tensor([0.9 + 0.9 * 0.95 * 0.9, 0.9]))
+    torch.testing.assert_close(by_task, torch.tensor([0.9, 0.0]))
+
+
 class Constant(nn.Module):
     def __init__(self):
         super().__init__()
