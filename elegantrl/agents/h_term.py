@@ -137,7 +137,9 @@ class HTerm(Option):
         follows = torch.cat([unmasks[1:], torch.ones_like(unmasks[:1])])  # what comes next is not known yet
         row = torch.arange(len(unmasks))[:, None]
         share = max(self.steps, self.agent.h_term_buffer_size // unmasks.shape[1])
-        ends = unmasks & (row >= self.starts) & (~undones | ~follows | (row - self.starts + 1 == share))
+        ends = unmasks & (row >= self.starts) & (~undones | ~follows)
+        begins = torch.cat([self.starts[None], torch.where(ends, row + 1, 0)[:-1]]).cummax(0).values  # of each row
+        ends |= unmasks & (row >= begins) & ((row - begins + 1) % share == 0)
         found = []
         for n, end in ends.T.nonzero().tolist():
             start = int(self.starts[n])

@@ -159,6 +159,15 @@ def test_an_endless_episode_comes_in_pieces():
     assert rewards_of(term) == [[12, 13, 14, 15, 16, 17]]
 
 
+def test_a_long_rollout_comes_in_as_many_pieces_as_it_has():
+    """Of 6 rows each, of which the archive keeps one: what is left of 20 rows is 2, and an end takes them."""
+    term = archive(h_term_buffer_size=6)
+    term.observe(rows([*range(20)]))
+    assert rewards_of(term) == [[12, 13, 14, 15, 16, 17]] and len(term.open["rewards"]) == 2
+    term.observe(rows([90, 91, *range(10)], undones=[(1, 0)]))
+    assert rewards_of(term) == [[18, 19, 90, 91]] and len(term.open["rewards"]) == 4
+
+
 def test_all_state_like_fields_come_along():
     agent = build(AgentPPO, Clock(if_discrete=True), lambda_h_term=1.0, batch_size=2, h_term_sample_rate=1.0)
     trajectory = rows([1, 2, 3, 4, 5], undones=[(4, 0)])
