@@ -93,7 +93,8 @@ class HTerm(Option):
         batch_rows = agent.batch_size or DEFAULT_ROWS
         self.steps = agent.h_term_k_step  # K
         self.count = max(1, batch_rows // self.steps)  # L, as many windows as a batch has rows for
-        self.enough = min(agent.h_term_buffer_size, batch_rows / agent.h_term_sample_rate)
+        # whole episodes seldom fill an archive to its last row
+        self.enough = min(agent.h_term_buffer_size / 2, batch_rows / agent.h_term_sample_rate)
         self.dims = 1 if agent.if_discrete else agent.action_dim
         self.weigh, self.scale = WEIGHTS[agent.h_term_weight]
         self.has_observed = False

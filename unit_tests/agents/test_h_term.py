@@ -301,6 +301,14 @@ def test_a_small_archive_is_not_drawn_from(monkeypatch):
         assert len(drawn) == expected
 
 
+def test_an_archive_that_is_as_full_as_it_can_be_is_large_enough():
+    """Episodes of 2 rows never fill 7, and a batch of 4 would be half of 8."""
+    term = archive(h_term_buffer_size=7, h_term_sample_rate=0.5)
+    for expected in (False, True, True, True):
+        term.observe(rows([1, 2], undones=[(1, 0)]))
+        assert term.is_due == expected
+
+
 def test_rollouts_that_are_not_shown_are_told():
     agent = build(AgentSAC, Clock(), batch_size=4, lambda_h_term=1.0)
     with pytest.raises(ValueError, match=r"agent\.observe\(trajectory\)"):
