@@ -121,7 +121,7 @@ class Priorities(SumTree):
         for _ in range(batch.rewards.dim() - 1):  # the agents'
             size = size.mean(-1)
         size = size if size.dim() == 1 else size.mean(0)
-        priority = (size + PRIORITY_EPS) ** self.alpha
+        priority = (size.nan_to_num() + PRIORITY_EPS) ** self.alpha  # the log tells what is not finite, not the tree
         self.update(batch.index, priority * (self.leaves[batch.index] > 0))
 
     def anneal(self, progress: float) -> None:

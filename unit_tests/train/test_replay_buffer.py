@@ -312,6 +312,17 @@ def test_what_is_masked_or_newest_keeps_its_leaf_of_zero():
     assert (buffer.tree.leaves[:4] > 0).tolist() == [True, False, True, False]
 
 
+@pytest.mark.parametrize("size", [float("nan"), float("inf")])
+def test_a_difference_that_is_not_finite_leaves_the_tree_whole(size):
+    """So that the agent's own error comes, with its advice."""
+    buffer = buffer_of(10, if_use_per=True)
+    buffer.update(counted(0, 10))
+    td = torch.ones(2, 8)
+    td[1, 3] = size
+    buffer.feedback(buffer.sample(8), td)
+    assert bool(torch.isfinite(buffer.tree.total)) and bool(torch.isfinite(buffer.sample(8).weight).all())
+
+
 @pytest.mark.parametrize("rest", [0.0, 1.0])
 def test_rounding_never_ends_in_a_leaf_of_zero(rest, monkeypatch):
     """At either end of a stratum, with priorities of all sizes and most leaves 0."""
