@@ -226,6 +226,9 @@ class ReplayBuffer:
         self.cur_size = int(self.size.min())
         if self.tree is not None and state["tree"] is not None:
             self.tree.load_state_dict(state["tree"])
+        elif self.tree is not None:  # to a buffer without priorities all rows are new
+            steps, cols = (torch.arange(count, device=self.device) for count in (self.rows, self.num_seqs))
+            self.written(((self.head + steps[:, None]) % self.rows * self.num_seqs + cols).flatten(), cols, self.rows)
 
 
 class ReplayBufferMP(ReplayBuffer):

@@ -158,6 +158,20 @@ def test_a_saved_buffer_samples_the_same(if_use_per):
         assert torch.equal(batches[0].rewards, batches[1].rewards) and torch.equal(batches[0].weight, batches[1].weight)
 
 
+@pytest.mark.parametrize("rows", [6, 25])
+def test_a_buffer_saved_without_priorities_gets_the_largest(rows):
+    plain, buffer = buffer_of(20, 2), buffer_of(20, 2, if_use_per=True)
+    plain.update(counted(0, rows, 2))
+    plain.cut()
+    plain.update(counted(rows, 3, 2))
+    buffer.load_state_dict(plain.state_dict())
+    newest = (buffer.head - 1) % 10 * 2 + torch.arange(2)
+    expected = plain.columns["unmasks"].double()
+    expected[newest] = 0.0
+    assert torch.equal(buffer.tree.leaves[:20], expected) and buffer.tree.total == min(rows + 3, 10) * 2 - 4
+    assert pairs(buffer) <= pairs(plain)
+
+
 def test_a_buffer_of_another_size_is_refused():
     with pytest.raises(ValueError, match="2 sequences of 10 rows, this one has 2 of 5"):
         buffer_of(10, 2).load_state_dict(buffer_of(20, 2).state_dict())
