@@ -248,7 +248,8 @@ def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int
     print(f"{len(due)} runs to do, {len(wanted) - len(due)} finished before", flush=True)
     failed = 0
     spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1) as pool:
+    pool = ProcessPoolExecutor(jobs, mp_context=spawn, max_tasks_per_child=1)
+    try:
         futures = {pool.submit(run_row, row, seed, results): (row, seed) for row, seed in due}
         for number, future in enumerate(as_completed(futures), 1):
             row, seed = futures[future]
@@ -261,6 +262,10 @@ def run_all(rows: list[Row], seeds: int | None, jobs: int, results: Path) -> int
                 continue
             score = summarise(row, seed, results).score
             print(f"{label}: score {score:.1f}, {evaluations} evaluations, {seconds:.0f} s", flush=True)
+    finally:  # after Ctrl-C no further run begins
+        pool.shutdown(wait=False, cancel_futures=True)
+        for child in multiprocessing.active_children():
+            child.terminate()
     return failed
 
 

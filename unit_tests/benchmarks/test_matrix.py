@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -110,6 +111,28 @@ def test_changed_rows(benchmarks):
     assert thrice.settings["learning_rate"].start == pytest.approx(9e-3)
     assert (half.settings["batch_size"], twice.settings["batch_size"]) == (32, 128)
     assert twice.name == "AgentPPO@batch_twice"
+
+
+def test_no_further_run_begins_after_ctrl_c(benchmarks, tmp_path, monkeypatch):
+    learning, told = benchmarks("learning"), []
+
+    class Pool(ThreadPoolExecutor):
+        def __init__(self, jobs, **how):
+            super().__init__(jobs)
+
+        def shutdown(self, wait=True, *, cancel_futures=False):
+            told.append(cancel_futures)
+            super().shutdown(wait, cancel_futures=cancel_futures)
+
+    def interrupted(futures):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(learning, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr(learning, "as_completed", interrupted)
+    monkeypatch.setattr(learning, "run_row", lambda *what: None)
+    with pytest.raises(KeyboardInterrupt):
+        learning.run_all(learning.TASKS[:2], 3, 1, tmp_path)
+    assert told == [True]
 
 
 def test_the_peer_meets_our_episodes(benchmarks, tmp_path):
