@@ -166,7 +166,7 @@ class GymVectors(VecAdapter):
         ended = terminal | truncate
         if self.mode == gym.vector.AutoresetMode.DISABLED:
             if ended.any():
-                info["final_obs"] = observation
+                info["final_obs"] = np.array(self._seen(observation))  # the reset may write into it: `copy=False`
                 observation, fresh = self.env.reset(options={"reset_mask": ended})
                 if "action_mask" in fresh:
                     info["action_mask"] = np.where(ended[:, None], fresh["action_mask"], info["action_mask"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import os
 import subprocess
 import sys
@@ -79,9 +80,9 @@ def transitions(env: Any, steps: int) -> Counter:
 def test_all_autoreset_modes_give_the_same_transitions(mode: str):
     expected = transitions(vectorise(Chain, None, 3), 40)
     assert len(expected) == 3 * (3 + 4 + 2 + 3 + 4)  # lengths of five episodes in each of three environments
-    for autoreset_mode in AutoresetMode:
-        env_args = {"vectorization_mode": mode, "vector_kwargs": {"autoreset_mode": autoreset_mode}}
-        env = vectorise(Chain, env_args, 3)
+    for autoreset_mode, if_copy in itertools.product(AutoresetMode, (True, False)):
+        vector_kwargs = {"autoreset_mode": autoreset_mode, "copy": if_copy}
+        env = vectorise(Chain, {"vectorization_mode": mode, "vector_kwargs": vector_kwargs}, 3)
         assert env.autoreset == ("next_step" if autoreset_mode is AutoresetMode.NEXT_STEP else "same_step")
         assert transitions(env, 40) == expected, autoreset_mode
 
