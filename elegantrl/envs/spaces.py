@@ -45,12 +45,13 @@ class ActionCodec:
             if self.action_dim > MAX_JOINT_ACTIONS:
                 raise ValueError(f"{nvec} choices make {self.action_dim} joint actions, more than {MAX_JOINT_ACTIONS}")
             self._offset: Any = np.reshape(start or [0] * len(nvec), self.shape).astype(self.dtype)
-            self._is_plain = not self.shape and not self._offset.any()
+            self._is_plain = not self.shape and not self._offset.any() and self.dtype == np.int64
         else:
             work = self.dtype if self.dtype.kind == "f" else np.dtype(np.float64)
             self._low, self._high = np.asarray(low, work), np.asarray(high, work)
             self.action_dim = self._low.size
-            scale, offset = _affine(self._low.astype(np.float64), self._high.astype(np.float64))
+            largest = float(np.finfo(np.float32).max) if self.dtype.kind == "f" else 2.0**63  # they count as infinity
+            scale, offset = _affine(self._low.astype(np.float64), self._high.astype(np.float64), largest)
             scale, offset = scale.astype(work), offset.astype(work)
             self._overshoots = bool(((offset + scale > self._high) | (offset - scale < self._low)).any())  # by rounding
             is_uniform = self.action_dim > 0 and bool((scale == scale[0]).all() and (offset == offset[0]).all())
@@ -68,7 +69,8 @@ class ActionCodec:
             low, high = (_flat(np.broadcast_to(bound, space.shape), float) for bound in (space.low, space.high))
             return cls(space.shape, dtype, low, high)
         if kind == "Discrete":
-            return cls((), "int64", nvec=[int(space.n)], start=[int(getattr(space, "start", 0))])
+            dtype = np.dtype(getattr(space, "dtype", None) or np.int64).name
+            return cls((), dtype, nvec=[int(space.n)], start=[int(getattr(space, "start", 0))])
         if kind in ("MultiDiscrete", "MultiBinary"):
             shape, dtype = tuple(space.shape), np.dtype(space.dtype or np.int64).name
             nvec = _flat(space.nvec, int) if kind == "MultiDiscrete" else [2] * int(np.prod(shape))
@@ -96,7 +98,7 @@ class ActionCodec:
             if self._overshoots:
                 action = np.clip(action, self._low, self._high)
         if action.dtype != self.dtype:
-            action = (np.rint(action) if self.dtype.kind in "iu" else action).astype(self.dtype)
+            action = (np.rint(action) if self.dtype.kind in "biu" else action).astype(self.dtype)
         return action if len(self.shape) == 1 else action.reshape(-1, *self.shape)
 
     def decode_tensor(self, action: Tensor) -> Tensor:
@@ -146,9 +148,8 @@ def _flat(values: Any, kind: type) -> list:
     return [kind(value) for value in np.ravel(values)]
 
 
-def _affine(low: NDArray, high: NDArray) -> tuple[NDArray, NDArray]:
-    """Bounds (A,) -> scale (A,), offset (A,) of the map. The largest float32 counts as infinity, as in old spaces."""
-    largest = float(np.finfo(np.float32).max)
+def _affine(low: NDArray, high: NDArray, largest: float) -> tuple[NDArray, NDArray]:
+    """Bounds (A,) -> scale (A,), offset (A,) of the map. largest: counts as infinity, as float32's in old spaces."""
     has_low, has_high = low > -largest, high < largest
     low, high = np.where(has_low, low, 0.0), np.where(has_high, high, 0.0)
     both = has_low & has_high

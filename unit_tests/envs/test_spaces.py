@@ -57,6 +57,20 @@ def test_shapes_of_more_than_one_axis():
     assert decode(Box(-2, 2, ()), [[0.5], [1]]).tolist() == [1.0, 2.0]
 
 
+def test_whole_numbers_without_a_bound_and_flags():
+    assert decode(Box(0, np.inf, (1,), np.int64), [[-1], [1]]).tolist() == [[0], [2]]
+    assert decode(Box(-np.inf, np.inf, (1,), np.int64), [[-1], [0.4], [1]]).tolist() == [[-1], [0], [1]]
+    flags = Box(0, 1, (3,), np.bool_)
+    assert decode(flags, [[-0.9, 0.1, 1]]).tolist() == [[False, True, True]]
+
+
+@pytest.mark.parametrize("start", [0, -1])
+def test_the_dtype_of_a_discrete_space(start: int):
+    space = Discrete(3, start=start, dtype=np.int32)
+    actions = decode(space, [0, 1, 2])
+    assert actions.tolist() == [start, start + 1, start + 2] and all(space.contains(action) for action in actions)
+
+
 def test_discrete_start():
     assert decode(Discrete(3, start=-1), [0, 1, 2]).tolist() == [-1, 0, 1]
     assert ActionCodec.from_space(Discrete(3, start=-1)).action_dim == 3
@@ -99,7 +113,8 @@ def test_spaces_are_recognised_by_their_class_names():
     box = ActionCodec.from_space(type("Box", (OldSpace,), {})())
     assert box.decode(np.float32([[0, 1]])).tolist() == [[0.5, 4]]
     assert box.to_space() == Box(np.float32([0, 0]), np.float32([1, 4]))
-    assert ActionCodec.from_space(type("Discrete", (OldSpace,), {"shape": ()})()).to_space() == Discrete(5)
+    discrete = type("Discrete", (OldSpace,), {"shape": (), "dtype": np.dtype(np.int64)})()
+    assert ActionCodec.from_space(discrete).to_space() == Discrete(5)
     multi = type("MultiDiscrete", (OldSpace,), {"dtype": np.dtype(np.int64)})()
     assert ActionCodec.from_space(multi).to_space() == MultiDiscrete([2, 3])
 
