@@ -248,11 +248,19 @@ class _VecCheck:
         if len(at) and varied:
             final, first = (main.states[at], main.states[at + 1]) if next_step else (main.finals[at], main.states[at])
             final, first = (x[torch.arange(len(who)), who].flatten(1) for x in (final, first))
+            what = "the row of an end holds" if next_step else "info['final_obs'] holds"
             if bool((final == first).all()):
-                what = "the row of an end holds" if next_step else "info['final_obs'] holds"
                 self.find(
                     "successor",
                     f"{what} the new episode's first state: return the state that the last action led to",
+                )
+            cut = (main.truncates & ~main.terminals)[at, who] & (at > 0)
+            stays = (final == main.states[at - 1, who].flatten(1)).all(-1)
+            moves = (main.states[1:] != main.states[:-1]).flatten(2).any(-1) | dones[1:] | resetting[1:]
+            if bool(cut.any()) and bool(stays[cut].all()) and bool(moves.all()):  # every other step changes the state
+                self.find(
+                    "successor",
+                    f"{what} the state before the last action: return the one that it led to",
                 )
 
     # playing
@@ -279,7 +287,7 @@ class _VecCheck:
             for t in range(steps):
                 action = self.action(generator, info, t == flip_at, scale)
                 if poison:
-                    state.fill_(1)
+                    overwrite(state)
                 given = action.clone()
                 result = self.call(self.env.step, "step(action)", action)
                 if not torch.equal(given, action):
@@ -292,8 +300,7 @@ class _VecCheck:
                 final = info.get("final_obs", torch.full_like(state, torch.nan, dtype=torch.float32))
                 rows.append([x[:WATCHED].cpu().clone() for x in (*result[:4], final)])
                 if poison:
-                    for tensor in result[:4]:
-                        tensor.fill_(1)
+                    overwrite(*result[:4])
         return Play(*(torch.stack(column) for column in zip(*rows, strict=True)))
 
     def action(self, generator: torch.Generator, info: dict, flip: bool, scale: float | None) -> Tensor:
@@ -337,6 +344,12 @@ class _VecCheck:
             if self.env.autoreset == "next_step":
                 self.find("final_obs", "info['final_obs'] belongs to 'same_step': leave it out, or correct autoreset")
             self.check_tensor("info['final_obs']", info["final_obs"], self.state_shape, self.env.state_dtype)
+            if not bool(torch.isfinite(info["final_obs"][done]).all()):
+                self.find(
+                    "finite info['final_obs']",
+                    "info['final_obs'] holds NaN or infinity where an episode ended: return the state that the last "
+                    "action led to",
+                )
 
     def check_state(self, state: Any, info: dict, done: Tensor) -> None:
         self.check_tensor("state", state, self.state_shape, self.env.state_dtype)
@@ -380,6 +393,12 @@ class _VecCheck:
         if dtype.is_floating_point and name != "info['final_obs']" and not bool(torch.isfinite(x).all()):
             self.find(f"finite {name}", f"{name} holds NaN or infinity: find the division or the overflow that made it")
             raise _Unplayable
+
+
+@torch.inference_mode()  # so that such tensors, and those with a gradient, can be written into as well
+def overwrite(*tensors: Tensor) -> None:
+    for tensor in tensors:
+        tensor.fill_(1)
 
 
 class _Unplayable(Exception):

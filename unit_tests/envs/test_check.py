@@ -91,6 +91,19 @@ def test_a_sound_environment_passes_quietly(autoreset: str, if_discrete: bool, c
     assert capsys.readouterr().out == ""
 
 
+def test_any_kind_of_tensor_passes():
+    class Inferring(Walk):
+        def observe(self) -> Tensor:
+            with torch.inference_mode():
+                return super().observe()
+
+        def step(self, action: Tensor) -> tuple[Any, ...]:
+            state, reward, *flags, info = super().step(action)
+            return state, reward.requires_grad_(), *flags, info
+
+    check_vec_env(Inferring())
+
+
 def changed(how: str, change: Callable, autoreset: str = "next_step", if_discrete: bool = False) -> Walk:
     """Walk with one method that is `change(env, what the method gave, *its arguments)`."""
     env = Walk(autoreset, if_discrete)
@@ -178,6 +191,14 @@ class Swapped(Walk):
         fixed = torch.linspace(0, 1, self.num_envs)[:, None]
         self.x = torch.where(chosen[:, None], fixed, self.x)
         self.t = torch.where(chosen, 0, self.t)
+
+
+def before_the_end(env: Walk, result: tuple, action: Tensor) -> tuple:
+    state, reward, terminal, truncate, info = result
+    before, env.before = getattr(env, "before", state), state
+    if env.autoreset == "same_step":
+        return state, reward, terminal, truncate, {"final_obs": before}
+    return torch.where((terminal | truncate)[:, None], before, state), reward, terminal, truncate, info
 
 
 def constant_seed(env: Walk, _: Any, seed: int | None) -> None:
@@ -274,6 +295,12 @@ BROKEN: dict[str, tuple[str, Callable[[], Any]]] = {
     "a reset in the next step": ("autoreset", lambda: lies("next_step", "same_step")),
     "a first state at the end": ("successor", Swapped),
     "a first state as final_obs": ("successor", lambda: Swapped("same_step")),
+    "the state before an end": ("successor", lambda: changed("step", before_the_end)),
+    "the state before as final_obs": ("successor", lambda: changed("step", before_the_end, "same_step")),
+    "NaN as final_obs": (
+        "finite info['final_obs']",
+        lambda: changed("step", put(4, lambda info: {"final_obs": info["final_obs"] / 0 * 0}), "same_step"),
+    ),
     "final_obs of another shape": (
         "shape of info['final_obs']",
         lambda: changed("step", put(4, lambda info: {"final_obs": info["final_obs"][:1]}), "same_step"),
