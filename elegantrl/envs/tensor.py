@@ -32,6 +32,11 @@ def each(function: Callable[..., Tensor], *worlds: World) -> World:
     return tuple(map(function, *worlds))
 
 
+def last(x: Tensor) -> Tensor:
+    """(N, *any) -> (*any, N), the order in which columns are contiguous."""
+    return x.movedim(0, -1)
+
+
 class TensorEnv:
     """N copies of a task under the vector contract (docs/tutorials/vector_env.md), with same-step auto-reset.
 
@@ -52,7 +57,8 @@ class TensorEnv:
 
     The methods return new tensors of fixed shapes, and neither loop over environments nor look at a value (`if`,
     `.item()`, boolean indexing): then a step never makes the host wait, and a CUDA graph can hold it. What is random
-    comes from `uniform` and `normal`. Attributes that the methods need are set before `super().__init__`. A world may
+    comes from `uniform` and `normal`. `fresh` treats all rows alike: on a CPU its rows are kept in stock, and each goes
+    to the environment that ends next. Attributes that the methods need are set before `super().__init__`. A world may
     also be a tuple of tensors (N, any), each of the dtype that it needs.
 
     gpu_id: -1 is the CPU. max_step: steps (None: the class's own). dtype: of the world; float64 is for comparisons.
@@ -141,7 +147,7 @@ class TensorEnv:
         done = terminal | truncate
         state = final = self._state(world)
         if self.never_waits:  # always N new starts
-            world = each(lambda new, old: torch.where(done, new.T, old.T).T, self.fresh(), world)
+            world = each(lambda new, old: torch.where(done, last(new), last(old)).movedim(-1, 0), self.fresh(), world)
             state = self._state(world)
         elif len(ended := done.nonzero()[:, 0]):
             world = self._restarted(world, ended)
@@ -155,7 +161,8 @@ class TensorEnv:
         if self.used + len(rows) > self.num_envs:
             self.stock, self.used = self.fresh(), 0
         start, self.used = self.used, self.used + len(rows)
-        return each(lambda new, old: old.T.index_copy(-1, rows, new[start : self.used].T).T, self.stock, world)
+        taken = each(lambda new: last(new[start : self.used]), self.stock)
+        return each(lambda new, old: last(old).index_copy(-1, rows, new).movedim(-1, 0), taken, world)
 
     def _state(self, world: World) -> Tensor:
         return self.observe(world).to(self.state_dtype)

@@ -103,6 +103,34 @@ def test_a_world_may_be_several_tensors(never_waits):
             plain.step(action)
 
 
+class GridWalk(Walk):
+    """The same place on a grid and as numbers (N,)."""
+
+    def fresh(self):
+        place = super().fresh()
+        return place[:, :, None].repeat(1, 2, 3), place[:, 0].clone()
+
+    def advance(self, world, action):
+        place, reward, terminal = super().advance(world[0][:, 0, :1], action)
+        return (world[0] + (action[:, None, None] - 0.5), place[:, 0]), reward, terminal
+
+    def observe(self, world):
+        return world[0][:, 0, :1].clone()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("never_waits", [False, True])
+def test_a_world_has_any_number_of_axes(never_waits, request):
+    torch.set_warn_always(True)
+    request.addfinalizer(lambda: torch.set_warn_always(False))
+    env = GridWalk(5)
+    env.never_waits = never_waits
+    env.reset(seed=0)
+    for _ in range(12):
+        state = env.step(random_action(env))[0]
+        assert torch.equal(env.world[0], state[:, :, None].expand(5, 2, 3)) and torch.equal(env.world[1], state[:, 0])
+
+
 def test_new_starts_come_from_a_stock_which_is_drawn_anew_when_it_is_used_up():
     env, draws = Walk(4, max_step=2), []
     fresh = env.fresh
