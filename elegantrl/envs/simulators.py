@@ -148,13 +148,11 @@ class GymVectors(VecAdapter):
 
     def described(self) -> dict[str, Any]:
         spec = self.env.spec
-        told = (getattr(spec, "kwargs", {}).get("max_episode_steps"), getattr(spec, "max_episode_steps", None))
         return {
             "observation_space": self._seen(self.env.single_observation_space),
             "action_space": self.env.single_action_space,
-            "max_step": told[0]
-            or told[1]
-            or getattr(getattr(spec, "config", None), "max_episode_steps", None),  # EnvPool
+            "max_step": getattr(spec, "kwargs", {}).get("max_episode_steps"),
+            "spec": spec,  # tells the limit otherwise, Atari's in frames
             "env_name": getattr(spec, "id", None) or type(self.core).__name__,
         }
 

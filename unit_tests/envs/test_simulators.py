@@ -161,6 +161,15 @@ def test_a_vector_environment_that_is_built_is_adapted():
         check_vec_env(env, steps=60)
 
 
+def test_the_limit_of_ataris_own_vector_environments():
+    pytest.importorskip("ale_py")
+    env_args = {"num_envs": 2, "vectorization_mode": "vector_entry_point", "max_num_frames_per_episode": 80}
+    env = build_env("ALE/Pong-v5", env_args)
+    assert env.max_step == 20
+    check_vec_env(env, steps=30)
+    env.close()
+
+
 def test_an_unknown_vectorisation_is_told():
     with pytest.raises(ValueError, match=r"vectorization_mode='threads'.*sync, async"):
         build_env("Pendulum-v1", {"num_envs": 2, "vectorization_mode": "threads"})
