@@ -134,8 +134,11 @@ class GymEnv(gym.Env):
         if self._parts is not None:
             state = gym.spaces.flatten(self._parts, state)
         state = np.asarray(state)
-        if self._dtype == np.uint8 and state.dtype.kind == "f":
-            raise ValueError(f"{self.env_name} announced states of bytes (uint8) and gave one of {state.dtype}")
+        if self._dtype == np.uint8 and state.dtype != np.uint8 and not _holds_bytes(state):
+            raise ValueError(
+                f"{self.env_name} announced states of bytes (uint8) and gave one of {state.dtype}, "
+                f"from {state.min()} to {state.max()}"
+            )
         state = state.astype(self._dtype, copy=False)
         if state.shape != self._native_shape:
             raise ValueError(
@@ -166,6 +169,10 @@ class GymEnv(gym.Env):
         if value is _MISSING:
             raise AttributeError(f"neither GymEnv nor the environment in it has an attribute {name!r}")
         return value
+
+
+def _holds_bytes(state: NDArray) -> bool:
+    return state.dtype.kind in "biu" and bool(((state >= 0) & (state < 256)).all())
 
 
 def _find(env: Any, name: str, default: Any = _MISSING) -> Any:

@@ -400,5 +400,7 @@ def test_bytes_that_turn_into_fractions_are_refused():
 
     env = GymEnv(Image())
     assert env.reset()[0].dtype == np.uint8
+    with pytest.raises(ValueError, match=r"Image announced states of bytes \(uint8\) and gave one of int64, from 256 "):
+        env._checked(np.full((2, 8, 8), 256))
     with pytest.raises(ValueError, match=r"Image announced states of bytes \(uint8\) and gave one of float64"):
         env.step(0)
