@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .single import GymEnv
+from .single import FLATTENED, GymEnv
 
 POLICY_KEYS = ("policy", "actor", "obs", "state")  # what a policy sees, where an observation has parts
 
@@ -101,6 +101,11 @@ class VecAdapter:
     def _seen(self, parts: Any) -> Any:
         """The policy's part of an observation, or of a space, that has parts."""
         parts = getattr(parts, "spaces", parts)
+        if isinstance(parts, (tuple, *FLATTENED)):
+            raise ValueError(
+                f"{type(self.core).__name__} has observations {parts}, which are no row of numbers: put "
+                "gymnasium.wrappers.FlattenObservation around each single environment"
+            )
         if not isinstance(parts, dict):
             return parts
         name = next((key for key in POLICY_KEYS if key in parts), None)

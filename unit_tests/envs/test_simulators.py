@@ -175,6 +175,10 @@ def test_an_unknown_vectorisation_is_told():
         build_env("Pendulum-v1", {"num_envs": 2, "vectorization_mode": "threads"})
     with pytest.raises(ValueError, match=r"parts \['a', 'b'\].*FlattenObservation"):
         build_env(lambda: gym.vector.SyncVectorEnv([Parts]))
+    for space in (gym.spaces.Discrete(3), gym.spaces.Tuple([gym.spaces.Box(-1, 1, (2,))])):
+        choosing = type("Choosing", (Parts,), {"observation_space": space})
+        with pytest.raises(ValueError, match=r"no row of numbers.*FlattenObservation around each"):
+            build_env(gym.vector.SyncVectorEnv([choosing]))
 
 
 class Parts(gym.Env):
