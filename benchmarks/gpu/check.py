@@ -6,11 +6,10 @@
 Exit status 1 if anything failed: an environment that differs from its CPU form, a step that makes the host wait or that
 a CUDA graph cannot hold, an error, a goal that was not reached.
 Needed are Python 3.11 or newer, torch, NumPy, gymnasium and matplotlib. For a machine without a package index, bring
-wheels, on a machine with one (here for Python 3.12 on Linux):
+the wheels of the last two and of what they need, on a machine with one (here for Python 3.12 on Linux):
 
-    pip download -d wheels --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64 --no-deps \\
-        gymnasium farama-notifications cloudpickle typing-extensions numpy matplotlib contourpy cycler fonttools \\
-        kiwisolver packaging pillow pyparsing python-dateutil six
+    pip download -d wheels --only-binary=:all: --python-version 3.12 --platform manylinux2014_x86_64 \\
+        gymnasium matplotlib
     pip install --no-index --find-links wheels gymnasium matplotlib    # there
 
 Printed for each training: environment steps per second on each device (evaluations apart), and the shares of a
