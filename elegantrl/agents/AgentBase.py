@@ -339,8 +339,8 @@ class AgentBase(Deployed):
             else:
                 self.decide(tr, t)
             state, reward, terminal, truncate, info = env.step(tr.actions[t])
-            tr.rewards[t] = self.credit(reward)  # to whom self.last was shown
-            self.last, done, row = Record.of(state, info), terminal | truncate, tr.rewards[t]
+            row = tr.rewards[t].copy_(self.credit(reward))  # to whom self.last was shown
+            self.last, done = Record.of(state, info), terminal | truncate
             tr.undones[t] = widen(self.undone(done if same_step else terminal, reward), row)
             if same_step:
                 timeouts.append(truncate & ~terminal)

@@ -22,10 +22,12 @@ class TeamEnv(TensorEnv):
     num_agents: int  # M
     global_dim: int = 0  # G, 0: `tell` gives no global state
 
-    def __init__(self, *args: Any, **kwargs: Any):
+    def __init__(
+        self, num_envs: int = 64, gpu_id: int = -1, max_step: int | None = None, dtype: torch.dtype = torch.float32
+    ):
         if self.num_agents < 1:
             raise ValueError(f"num_agents={self.num_agents}: {type(self).__name__} needs at least 1")
-        super().__init__(*args, **kwargs)
+        super().__init__(num_envs, gpu_id, max_step, dtype)
 
     def tell(self, world: Tensor) -> dict[str, Tensor]:
         """Any of action_mask (N, M, A) bool, global_state (N, G), alive (N, M) bool, win (N,) bool, of a world."""

@@ -134,6 +134,7 @@ def test_a_row_takes_few_operations_beside_those_of_policy_and_environment(agent
     numbers = []
     for horizon in (4, 8):
         env = env_class(num_envs=4)
+        env.never_waits = True  # then all steps take the same operations
         worker = worker_of(env, horizon, agent_class)
         worker.explore()  # allocates
         with Operations() as operations:
