@@ -67,6 +67,7 @@ class MujocoVecEnv(GymVecEnv):
         except ImportError as error:
             raise ImportError("MujocoVecEnv needs mujoco 3.17 or newer: pip install elegantrl[mujoco]") from error
         one, task_class = made(env_name, TASKS.values(), max_step=max_step, **options)
+        self.limit = one._limit  # infinite where an episode has none, as max_step cannot be
         super().__init__(SerialEnvs([one]), device_of(gpu_id))
         self.one, self.num_envs, self.frame_skip = one, num_envs, one.unwrapped.frame_skip
         model, is_touching = copy(one.unwrapped.model), issubclass(task_class, TouchingTask)
@@ -112,7 +113,7 @@ class MujocoVecEnv(GymVecEnv):
         self.task.stepped()
         place = self.task.place().copy()
         reward = self.task.reward(native, (place - self.place) / self.task.dt).astype(np.float32)
-        terminal, truncate = self.task.terminal(), self.steps >= self.max_step
+        terminal, truncate = self.task.terminal(), self.steps >= self.limit
         self.place, state = place, self._observe(ALL)
         final = self._tensor(state)
         ended = (terminal | truncate).nonzero()[0]

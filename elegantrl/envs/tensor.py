@@ -77,6 +77,8 @@ class TensorEnv:
         self.env_name = type(self).__name__
         self.num_envs, self.device, self.dtype = num_envs, device_of(gpu_id), dtype
         self.max_step = max_step or self.max_step
+        if num_envs < 1 or self.max_step < 1:
+            raise ValueError(f"num_envs={num_envs}, max_step={self.max_step}: {self.env_name} needs at least 1 of each")
         self.codec = ActionCodec.plain(self.action_dim, self.if_discrete)
         self.generator = torch.Generator(self.device)
         self.generator.seed()

@@ -249,3 +249,10 @@ def test_refusals():
         MujocoVecEnv("Hopper-v5", 2, randomise={"body_mass": (1.2, 0.8)})
     with pytest.raises(ValueError, match="did you mean 'body_mass'"):
         MujocoVecEnv("Hopper-v5", 2, randomise={"body_mas": (0.8, 1.2)})
+
+
+def test_without_a_time_limit_no_step_is_one():
+    env = vectorise("HalfCheetah-v5", {"max_episode_steps": -1}, 2)
+    env.reset(seed=0)
+    env.steps[:] = 12_400
+    assert isinstance(env, MujocoVecEnv) and not env.step(torch.zeros(2, 6))[3].any()

@@ -262,6 +262,12 @@ def test_a_step_never_makes_the_host_wait_and_keeps_its_addresses(env_class):
             wrong()
 
 
+@pytest.mark.parametrize("given", [{"num_envs": 0}, {"max_step": -1}])
+def test_sizes_are_positive(given):
+    with pytest.raises(ValueError, match="PendulumVecEnv needs at least 1 of each"):
+        PendulumVecEnv(**given)
+
+
 def test_actions_are_bounded_and_their_shape_is_checked():
     env = PendulumVecEnv(2)
     env.reset(seed=0)
