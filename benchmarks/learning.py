@@ -83,10 +83,12 @@ LUNAR_D3QN = {
     "buffer_size": 400_000, "utd": 0.5, "n_step": 3, "if_norm_reward": True,
     "explore_rate": LinearSchedule(1.0, 0.02, fraction=0.2),
 }  # fmt: skip
-HOPPER_PPO = {
+HOPPER_FAST = {
     "num_envs": 32, "horizon_len": 64, "batch_size": 256, "learning_rate": LinearSchedule(1e-3), "ratio_clip": 0.2,
     "if_norm_state": True, "if_norm_reward": True,
 }  # fmt: skip
+# steps as large as those end the exploration before every seed has learned to hop
+HOPPER_PPO = HOPPER_FAST | {"batch_size": 64, "learning_rate": LinearSchedule(3e-4), "if_compile": True}
 LUNAR_OFF = {  # the zoo's, on smaller networks
     "net_dims": (128, 128), "learning_rate": LinearSchedule(7.3e-4), "batch_size": 128, "buffer_init_size": 10_000,
     "soft_update_tau": 0.01, "if_compile": True,
@@ -110,6 +112,7 @@ TASKS = [
     Row("LunarLanderContinuous-v3", "AgentSAC", 300_000, 6_000, LUNAR_OFF, seeds=3),
     Row("LunarLanderContinuous-v3", "AgentTD3", 300_000, 6_000, LUNAR_OFF, seeds=3),
     Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_PPO, seeds=8),
+    Row("Hopper-v5", "AgentPPO", 1_000_000, 50_000, HOPPER_FAST, seeds=4, variant="@lr=1e-3"),
     Row("HopperBulletEnv-v0", "AgentPPO", 600_000, 20_000, BULLET_PPO, seeds=2),  # needs elegantrl[pybullet]
 ]
 TASKS += [
