@@ -86,7 +86,7 @@ class TensorEnv:
         self.limit = torch.full((), self.max_step, dtype=torch.int32, device=self.device)
         self.world = self.fresh()
         self.never_waits = self.device.type != "cpu"  # on a CPU looking is cheaper than starts that nobody needs:
-        self.stock, self.used = self.fresh(), num_envs  # of them N are drawn at once, and so many are used up
+        self.stock, self.used = self.world, num_envs  # of them N are drawn at once, and so many are used up
 
     # what a subclass says
 
